@@ -1,0 +1,98 @@
+"""briquette: error-bounded compression of scientific arrays, as a DAG of plug-in stages.
+
+A stage declares its fused identity; a planner matches declarations by role; a runner composes one kernel from the
+device policies they name. Everything but this core is a plug-in found through entry points.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from .api import (
+        CompressResult,
+        DecompressResult,
+        VerifyReport,
+        compress,
+        compress_run,
+        decompress,
+        decompress_run,
+        info,
+        max_archive_bytes,
+        verify,
+    )
+    from .declare import FusedOp, FusionAccess, FusionSpec
+    from .errors import BriquetteError
+    from .params import ParamStruct
+    from .pipeline import Pipeline, chain
+    from .plan import Plan
+    from .ports import Chunked, PortType
+    from .record import Bound, RunRecord
+    from .stage import Stage
+
+# name -> module that defines it; loaded on first use, so that importing briquette costs next to nothing
+_LAZY: Final = {
+    **dict.fromkeys(
+        (
+            "CompressResult",
+            "DecompressResult",
+            "VerifyReport",
+            "compress",
+            "compress_run",
+            "decompress",
+            "decompress_run",
+            "info",
+            "max_archive_bytes",
+            "verify",
+        ),
+        "api",
+    ),
+    **dict.fromkeys(("FusedOp", "FusionAccess", "FusionSpec"), "declare"),
+    "BriquetteError": "errors",
+    "ParamStruct": "params",
+    **dict.fromkeys(("Pipeline", "chain"), "pipeline"),
+    "Plan": "plan",
+    **dict.fromkeys(("Chunked", "PortType"), "ports"),
+    **dict.fromkeys(("Bound", "RunRecord"), "record"),
+    "Stage": "stage",
+}
+
+__all__ = [
+    "Bound",
+    "BriquetteError",
+    "Chunked",
+    "CompressResult",
+    "DecompressResult",
+    "FusedOp",
+    "FusionAccess",
+    "FusionSpec",
+    "ParamStruct",
+    "Pipeline",
+    "Plan",
+    "PortType",
+    "RunRecord",
+    "Stage",
+    "VerifyReport",
+    "chain",
+    "compress",
+    "compress_run",
+    "decompress",
+    "decompress_run",
+    "info",
+    "max_archive_bytes",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'briquette' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{module}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

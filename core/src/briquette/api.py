@@ -1,0 +1,386 @@
+"""Compress, decompress, inspect and verify: the functions most users need."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import discovery
+from .archive import Archive, ArchiveWriter, Header, raw_size, write_raw
+from .archived import header_for, pipeline_of
+from .arrays import Source, as_output, as_source, as_writable_bytes
+from .bounds import BoundReport, compare, resolve
+from .errors import ArchiveError, BriquetteError, MissingPack, TargetUnavailable, UsageError
+from .executor import Checker, Executable
+from .graph import NodePort
+from .harness import Overflow, Sink
+from .pipeline import Pipeline
+from .plan import Plan
+from .ports import Chunked, PortValue
+from .record import Bound, RunRecord
+from .selection import thread_count
+
+#: an archive is never larger than its data and this many bytes
+OVERHEAD = 1024
+
+
+@dataclass(frozen=True)
+class CompressResult:
+    """An archive and what there is to say about its making.
+
+    Attributes
+    ----------
+    archive : bytes or memoryview
+        A memoryview of `out` where that was given.
+    record : RunRecord
+    plan : Plan
+    raw : bool
+        Whether the archive holds the data as they are, because coding them would have taken more bytes.
+    original_bytes, archive_bytes : int
+    seconds : float
+        Wall clock of the call, planning and compiling included.
+    """
+
+    archive: bytes | memoryview
+    record: RunRecord
+    plan: Plan
+    raw: bool
+    original_bytes: int
+    archive_bytes: int
+    seconds: float
+
+    @property
+    def ratio(self) -> float:
+        return self.original_bytes / self.archive_bytes
+
+    @property
+    def outliers(self) -> int:
+        """Values kept bit for bit beside their codes; 0 where the archive is raw."""
+        return 0 if self.raw else sum(int(r.get("outliers") or 0) for r in self.record.results.values())
+
+    @property
+    def eb(self) -> float | None:
+        """The absolute error bound the run resolved, None for a lossless one."""
+        found = [state["eb"] for state in self.record.state.values() if "eb" in state]
+        return float(found[0]) if found else None  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class DecompressResult:
+    """A reconstruction; `plan` is None where the archive held the data raw."""
+
+    array: NDArray[Any]
+    record: RunRecord
+    plan: Plan | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What `verify` found.
+
+    Attributes
+    ----------
+    integrity : bool
+        Every checksum held (otherwise `verify` raises).
+    eb : float or None
+        The absolute bound the original was compared under; None without an original or a bound.
+    bound : BoundReport or None
+        None without an original.
+    """
+
+    integrity: bool
+    eb: float | None = None
+    bound: BoundReport | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.integrity and (self.bound is None or self.bound.ok)
+
+
+def as_pipeline(pipeline: str | os.PathLike[str] | Pipeline) -> Pipeline:
+    """Return a pipeline from itself, a preset's name, or the path of a TOML file."""
+    if isinstance(pipeline, Pipeline):
+        return pipeline
+    name = os.fspath(pipeline)
+    if isinstance(pipeline, os.PathLike) or name.endswith(".toml"):
+        return Pipeline.from_toml(Path(name))
+    return _preset(discovery.registry(), name)
+
+
+@lru_cache(maxsize=64)
+def _preset(_registry: discovery.Registry, name: str) -> Pipeline:
+    return Pipeline.from_preset(name)
+
+
+def compress(
+    x: Any,
+    eb: float | None = None,
+    mode: str = "abs",
+    *,
+    pipeline: str | os.PathLike[str] | Pipeline = "fast",
+    target: str | None = None,
+    fusion: str | None = None,
+    threads: int | None = None,
+    out: Any = None,
+) -> bytes | memoryview:
+    """Compress an array so that every finite value comes back within the bound.
+
+    Parameters
+    ----------
+    x : array
+        NumPy, or anything with DLPack or ``__array__`` in host memory; any shape, memory and byte order.
+    eb : float, optional
+        The error bound; needed by pipelines that quantize, unless the pipeline brings one.
+    mode : {"abs", "rel"}
+        ``rel`` (alias ``noa``) is relative to the range of the finite values.
+    pipeline : str, path or Pipeline
+        A preset's name, a TOML file, or a pipeline.
+    target : str, optional
+        ``"numpy"``, ``"host"`` ...; default: the fastest that runs here.
+    fusion : {"off", "auto", "force"}, optional
+        The environment variable BRIQUETTE_FUSION overrides it.
+    threads : int, optional
+        Default: BRIQUETTE_NUM_THREADS, else what the target finds best.
+    out : writable buffer, optional
+        Receives the archive; at least `max_archive_bytes(x)` bytes.
+
+    Returns
+    -------
+    bytes, or a memoryview of `out`
+
+    Raises
+    ------
+    UsageError, UnsupportedInput, PipelineError, TargetUnavailable
+        Before anything is written.
+    """
+    return compress_run(x, eb, mode, pipeline=pipeline, target=target, fusion=fusion, threads=threads, out=out).archive
+
+
+def compress_run(
+    x: Any,
+    eb: float | None = None,
+    mode: str = "abs",
+    *,
+    pipeline: str | os.PathLike[str] | Pipeline = "fast",
+    target: str | None = None,
+    fusion: str | None = None,
+    threads: int | None = None,
+    out: Any = None,
+) -> CompressResult:
+    """Compress as `compress` does and return the archive with its record and plan."""
+    begin = time.perf_counter()
+    source = as_source(x)
+    pipe = as_pipeline(pipeline)
+    bound = Bound(eb, mode) if eb is not None else pipe.bound
+    run = pipe.executable(source.dtype, target, fusion)
+    count = thread_count(run.target, threads)
+    blank = header_for(pipe, source, bound, {})
+    dest = None if out is None else as_writable_bytes(out, raw_size(blank))
+    record, view = _coded(run, pipe, source, bound, count, dest)
+    raw = view is None
+    if view is None:
+        view = write_raw(blank, source.flat.reshape(source.shape), dest, map=_mapper(run, count))
+    archive = bytes(view) if out is None else view
+    seconds = time.perf_counter() - begin
+    record.report("", original_bytes=source.nbytes, archive_bytes=view.nbytes, seconds=seconds, raw=raw)
+    discovery.hooks().run_finished(direction="forward", record=record)
+    return CompressResult(archive, record, run.plan, raw, source.nbytes, view.nbytes, seconds)
+
+
+def _coded(
+    run: Executable, pipe: Pipeline, source: Source, bound: Bound | None, threads: int, out: memoryview | None
+) -> tuple[RunRecord, memoryview | None]:
+    """Return the coded archive, or None where it would have more bytes than the data held raw."""
+    opened: list[tuple[ArchiveWriter, Sink]] = []
+    mapper = _mapper(run, threads)
+    sinks = run.graph.sinks
+
+    def open_sink(record: RunRecord, chunks: int, max_words: int) -> Sink:
+        writer = ArchiveWriter(header_for(pipe, source, bound, record.state), len(sinks), out, map=mapper)
+        opened.append((writer, writer.open_chunked(chunks, max_words)))
+        return opened[0][1]
+
+    record = RunRecord()
+    if not source.flat.size:
+        run.check_bound(bound)
+        return record, None
+    try:
+        record, values = run.forward(source.flat, bound, threads, open_sink)
+        for (node, port), value in values.items():
+            record.report(node, **{f"{port}_bytes": value.nbytes})
+        if opened:
+            writer, sink = opened[0]
+            written = values[sinks[0]]
+            assert isinstance(written, Chunked) and written.sizes is sink.sizes
+            writer.close_chunked(written.words.size, source.flat.size)
+        else:
+            writer = ArchiveWriter(header_for(pipe, source, bound, record.state), len(sinks), out, map=mapper)
+        for port in sinks[1 if opened else 0 :]:
+            _add(writer, values[port], source.flat.size)
+        return record, writer.finish()
+    except Overflow:
+        return record, None
+
+
+def _add(writer: ArchiveWriter, value: PortValue, count: int) -> None:
+    if isinstance(value, Chunked):
+        writer.add_chunked(value, count)
+    else:
+        writer.add_stream(value)
+
+
+def max_archive_bytes(x: Any) -> int:
+    """Return how many bytes an archive of `x` can have at most: its data and 1 KiB."""
+    return as_source(x).nbytes + OVERHEAD
+
+
+def decompress(blob: Any, *, target: str | None = None, fusion: str | None = None, threads: int | None = None, out: Any = None) -> NDArray[Any]:
+    """Return the array an archive holds, with its dtype, byte order and shape.
+
+    Parameters
+    ----------
+    blob : bytes, bytearray, memoryview, mmap or uint8 array
+    target, fusion, threads
+        As for `compress`; any target reads any archive.
+    out : array, optional
+        C-contiguous, of the archive's dtype and shape; receives the data and is returned.
+
+    Raises
+    ------
+    ArchiveError
+        Where the bytes are damaged; nothing is trusted.
+    MissingPack
+        Where a stage's pack is not installed; says what to install.
+    """
+    return decompress_run(blob, target=target, fusion=fusion, threads=threads, out=out).array
+
+
+def decompress_run(
+    blob: Any, *, target: str | None = None, fusion: str | None = None, threads: int | None = None, out: Any = None
+) -> DecompressResult:
+    """Decompress as `decompress` does and return the array with the record and plan."""
+    begin = time.perf_counter()
+    archive = Archive.open(blob)
+    header = archive.header
+    dtype = np.dtype(header.dtype).newbyteorder(header.byteorder)
+    given = None if out is None else as_output(out, dtype, header.shape)
+    if header.raw:
+        view = archive.stream(0, header.dtype)
+        view.verify()
+        flat = np.empty(header.count, dtype) if given is None else given
+        flat[:] = view.values
+        record, plan = RunRecord(), None
+    else:
+        flat, record, plan = _decoded(archive, given if dtype.isnative else None, target, fusion, threads)
+        if not dtype.isnative:
+            flat = flat.astype(dtype)
+            if given is not None:
+                given[:] = flat
+    array = out if given is not None else flat.reshape(header.shape)
+    seconds = time.perf_counter() - begin
+    record.report("", reconstructed_bytes=header.nbytes, archive_bytes=archive.nbytes, seconds=seconds)
+    discovery.hooks().run_finished(direction="inverse", record=record)
+    return DecompressResult(array, record, plan, seconds)
+
+
+def _decoded(
+    archive: Archive, given: NDArray[Any] | None, target: str | None, fusion: str | None, threads: int | None
+) -> tuple[NDArray[Any], RunRecord, Plan]:
+    header = archive.header
+    pipe = pipeline_of(header)
+    try:
+        run = pipe.executable(header.dtype, target, fusion, header.chunk)
+    except UsageError as exc:
+        if isinstance(exc, LookupError):
+            raise  # an unknown target or mode is the caller's
+        raise ArchiveError(f"the archive's pipeline cannot decode {header.dtype}: {exc}") from exc
+    count = thread_count(run.target, threads)
+    values, checkers = _segments(archive, run)
+    flat = np.empty(header.count, header.dtype) if given is None else given
+    record = RunRecord({node: dict(state) for node, state in header.state.items()})
+    try:
+        run.inverse(values, record, header.count, count, flat, checkers)
+    except (ArchiveError, MissingPack, TargetUnavailable, MemoryError):
+        raise
+    except (BriquetteError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as exc:
+        raise ArchiveError(f"the archive cannot be decoded: {type(exc).__name__}: {exc}") from exc
+    return flat, record, run.plan
+
+
+def _segments(archive: Archive, run: Executable) -> tuple[dict[NodePort, PortValue], dict[NodePort, Checker]]:
+    """Return the sinks' values and what verifies ranges of their chunks."""
+    sinks = run.graph.sinks
+    if len(sinks) != len(archive.segments):
+        raise ArchiveError(f"the archive has {len(archive.segments)} segments, its pipeline makes {len(sinks)}")
+    values: dict[NodePort, PortValue] = {}
+    checkers: dict[NodePort, Checker] = {}
+    for index, (node, port) in enumerate(sinks):
+        kind = run.plan.types[node][port]
+        if kind.layout == "chunked":
+            chunked = archive.chunked(index)
+            if chunked.count != archive.header.count:
+                raise ArchiveError(f"segment {index} codes {chunked.count} elements, the array has {archive.header.count}")
+            values[node, port] = chunked.value
+            checkers[node, port] = partial(chunked.verify)
+        else:
+            stream = archive.stream(index, kind.dtype)
+            if stream.count != archive.header.count:
+                raise ArchiveError(f"segment {index} holds {stream.count} elements, the array has {archive.header.count}")
+            stream.verify()
+            values[node, port] = stream.values
+    return values, checkers
+
+
+def info(blob: Any) -> dict[str, Any]:
+    """Return what an archive says of itself, as plain values; needs none of its packs."""
+    return Archive.open(blob).summary()
+
+
+def verify(blob: Any, original: Any = None, *, target: str | None = None, threads: int | None = None) -> VerifyReport:
+    """Check every checksum and, with the original at hand, the bound for every value, exactly.
+
+    Raises
+    ------
+    ArchiveError
+        Where a checksum fails.
+    UsageError
+        Where `original` is another array than the archive says.
+    """
+    archive = Archive.open(blob)
+    archive.verify_all()
+    if original is None:
+        return VerifyReport(True)
+    source = as_source(original)
+    header = archive.header
+    if source.shape != header.shape or source.dtype != header.dtype:
+        raise UsageError(
+            f"the original is {source.dtype} of shape {source.shape}, the archive holds {header.dtype} of shape {header.shape}"
+        )
+    restored = as_source(decompress(blob, target=target, threads=threads)).flat
+    if header.raw or header.bound is None or np.dtype(header.dtype).kind != "f":
+        return VerifyReport(True, 0.0, compare(source.flat, restored, 0.0))
+    eb = resolve(header.bound, source.flat).eb
+    return VerifyReport(True, eb, compare(source.flat, restored, eb))
+
+
+def _mapper(run: Executable, threads: int) -> Callable[[Callable[[int], int], Iterable[int]], list[int]]:
+    def mapped(work: Callable[[int], int], items: Iterable[int]) -> list[int]:
+        if run.target is None or threads == 1:
+            return [work(i) for i in items]
+        return run.target.map(work, list(items), threads)
+
+    return mapped
+
+
+def header_of(blob: Any) -> Header:
+    """Return the verified header of an archive."""
+    return Archive.open(blob).header

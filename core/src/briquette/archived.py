@@ -1,0 +1,77 @@
+"""Between pipelines and archive headers: what is written of a pipeline, and the pipeline a header describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+
+from . import discovery
+from .archive import Edge as ArchivedEdge
+from .archive import Header, StageEntry
+from .arrays import Source
+from .errors import ArchiveError, ArchiveVersionError, BriquetteError, PackError
+from .graph import Edge, Graph
+from .params import Scalar
+from .pipeline import Pipeline
+from .record import Bound
+
+
+@lru_cache(maxsize=1)
+def core_version() -> str:
+    """Return the version of the installed briquette-core."""
+    try:
+        return version("briquette-core")
+    except PackageNotFoundError:
+        return "0"
+
+
+def header_for(pipe: Pipeline, source: Source, bound: Bound | None, state: Mapping[str, Mapping[str, Scalar]]) -> Header:
+    """Return the header of an archive of `source` made by `pipe`."""
+    stages, edges = _written(pipe)
+    return Header(core_version(), source.dtype, source.byteorder, source.shape, pipe.graph.chunk, bound, stages, edges, state)
+
+
+def _written(pipe: Pipeline) -> tuple[tuple[StageEntry, ...], tuple[ArchivedEdge, ...] | None]:
+    registry = discovery.registry()
+    stages = []
+    for node, stage in pipe.graph.nodes.items():
+        origin = registry.stage_origin(type(stage))
+        stages.append(StageEntry(node, stage.name, origin.distribution, stage.format_version, origin.version, stage.parameters()))
+    edges = None if pipe.graph.linear else tuple(ArchivedEdge(e.src, e.src_port, e.dst, e.dst_port) for e in pipe.graph.edges)
+    return tuple(stages), edges
+
+
+def pipeline_of(header: Header) -> Pipeline:
+    """Return the pipeline a header describes; the most recent ones are kept with their plans.
+
+    Raises
+    ------
+    MissingPack, ArchiveVersionError, PackError
+        Where a stage is not to be had.
+    ArchiveError
+        Where stages, parameters and edges make no pipeline.
+    """
+    key = tuple((s.node, s.qualified, s.format_version, s.pack_version, tuple(sorted(s.parameters.items(), key=lambda p: p[0]))) for s in header.stages)
+    return _pipeline(discovery.registry(), key, header.edges)
+
+
+StageKey = tuple[str, str, int, str, tuple[tuple[str, Scalar], ...]]
+
+
+@lru_cache(maxsize=64, typed=True)
+def _pipeline(registry: discovery.Registry, key: tuple[StageKey, ...], edges: tuple[ArchivedEdge, ...] | None) -> Pipeline:
+    nodes = {}
+    for node, qualified, format_version, pack_version, parameters in key:
+        cls = registry.resolve_archived(qualified, format_version, pack_version)
+        try:
+            nodes[node] = cls.from_parameters(dict(parameters))
+        except (PackError, ArchiveVersionError):
+            raise
+        except (BriquetteError, TypeError, ValueError, ArithmeticError) as exc:
+            raise ArchiveError(f"the archive's parameters of stage {qualified} are impossible: {exc}") from exc
+    try:
+        graph = Graph.build(nodes, None if edges is None else [Edge(e.src_node, e.src_port, e.dst_node, e.dst_port) for e in edges])
+    except BriquetteError as exc:
+        raise ArchiveError(f"the archive's stages make no pipeline: {exc}") from exc
+    return Pipeline.of(graph)

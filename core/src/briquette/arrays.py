@@ -1,0 +1,120 @@
+"""Arrays in and out: what callers hand over becomes a flat native stream, and comes back as it was."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import UnsupportedInput, UsageError
+from .ports import STREAM_DTYPES
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input array, ready to compress.
+
+    Attributes
+    ----------
+    flat : array, shape (n,)
+        The elements in C (logical) order and native byte order; a view of the caller's memory where that is possible.
+    dtype : str
+        NumPy name without byte order.
+    byteorder : {"<", ">"}
+        Byte order of the caller's array.
+    shape : tuple of int
+    """
+
+    flat: NDArray[Any]
+    dtype: str
+    byteorder: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.flat.nbytes)
+
+
+def as_source(x: Any) -> Source:
+    """Return `x` (NumPy, or anything with DLPack or ``__array__`` on the CPU) as a `Source`.
+
+    Raises
+    ------
+    UnsupportedInput
+        For masked and structured arrays and for dtypes nothing compresses; the message has the remedy.
+    """
+    array = _as_numpy(x)
+    name = array.dtype.newbyteorder("=").name
+    if name not in STREAM_DTYPES:
+        raise UnsupportedInput(f"dtype {array.dtype} is not supported; {_remedy(array.dtype)}")
+    order = ">" if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and not _little()) else "<"
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if not flat.dtype.isnative:
+        flat = flat.astype(flat.dtype.newbyteorder("="))
+    return Source(flat, name, order, tuple(array.shape))
+
+
+def _little() -> bool:
+    return np.little_endian
+
+
+def _as_numpy(x: Any) -> NDArray[Any]:
+    if isinstance(x, np.ma.MaskedArray):
+        raise UnsupportedInput("masked arrays are not supported: fill the mask first, x.filled(value)")
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np.asarray(x)
+    if hasattr(x, "__dlpack__"):
+        try:
+            return np.from_dlpack(x)
+        except (BufferError, RuntimeError, TypeError) as exc:
+            raise UnsupportedInput(f"a {type(x).__name__} that is not in host memory needs a target for its device: {exc}") from exc
+    if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
+        return np.asarray(x)
+    raise UnsupportedInput(f"a {type(x).__name__} is no array: pass numpy.asarray(x) with the dtype you mean")
+
+
+def _remedy(dtype: np.dtype[Any]) -> str:
+    if dtype.kind == "f":
+        return "convert it with x.astype(numpy.float64) or float32"
+    if dtype.kind == "c":
+        return "compress x.real and x.imag apart"
+    if dtype.names:
+        return f"compress its fields apart: {', '.join(dtype.names)}"
+    return f"supported are {', '.join(sorted(STREAM_DTYPES))}"
+
+
+def as_output(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return `out` as the flat array to decompress into, after checking that it fits.
+
+    Raises
+    ------
+    UsageError
+        Naming what the archive holds and what `out` is.
+    """
+    if not isinstance(out, np.ndarray):
+        raise UsageError(f"out= must be a NumPy array, not {type(out).__name__}")
+    if out.dtype != dtype or out.shape != shape:
+        raise UsageError(f"out= is {out.dtype} of shape {out.shape}, the archive holds {dtype} of shape {shape}")
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise UsageError("out= must be C-contiguous and writable")
+    return out.reshape(-1)
+
+
+def as_writable_bytes(out: Any, needed: int) -> memoryview:
+    """Return `out` as a byte view to write an archive into; it must hold the largest archive, `needed` bytes."""
+    try:
+        view = memoryview(out)
+    except TypeError:
+        raise UsageError(f"out= must be a writable buffer (bytearray, numpy array), not {type(out).__name__}") from None
+    if view.readonly or not view.c_contiguous:
+        raise UsageError("out= must be a C-contiguous, writable buffer")
+    if view.nbytes < needed:
+        raise UsageError(f"out= holds {view.nbytes} bytes, the archive may need {needed}; see max_archive_bytes()")
+    return view.cast("B")
+
+
+def element_count(shape: tuple[int, ...]) -> int:
+    return math.prod(shape)

@@ -1,0 +1,119 @@
+"""The harness contract (`FusionStrategy`): an execution model into which device policies are composed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .declare import FusedOp, FusionSpec
+from .ports import Chunked, PortType, PortValue, Words
+from .record import RunRecord
+from .stage import Stage
+from .target import Target
+
+Direction = Literal["forward", "inverse"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One stage of a chain as a harness sees it."""
+
+    node: str
+    stage: Stage
+    spec: FusionSpec
+    op: FusedOp
+    types: Mapping[str, PortType]
+
+    @property
+    def main_in(self) -> PortType:
+        return self.types[self.stage.inputs[0]]
+
+    @property
+    def main_out(self) -> PortType:
+        return self.types[self.stage.outputs[0]]
+
+
+class Overflow(Exception):
+    """The payload does not fit the space given: the archive would be larger than the data."""
+
+
+class Sink(Protocol):
+    """Where a group writes the chunked value of its tail: memory the archive owns, or a temporary."""
+
+    sizes: Words
+    words: Words  # capacity, not the final size
+
+
+@dataclass(frozen=True)
+class GroupRun:
+    """One execution of a group.
+
+    Attributes
+    ----------
+    record : RunRecord
+        State of every member is there already (priming comes first).
+    count, chunk : int
+        Elements of the stream and of an archive chunk.
+    threads : int
+    sink : Sink or None
+        Forward only: where the tail's payload goes; None where the group ends at a stream.
+    out : array or None
+        Where the stream the run ends with goes: the reconstruction or codes. C-contiguous, `count` elements.
+    checker : callable or None
+        Inverse only: called with a half-open range of chunks before they are read; raises where a checksum fails.
+    """
+
+    record: RunRecord
+    count: int
+    chunk: int
+    threads: int
+    sink: Sink | None = None
+    out: NDArray[Any] | None = None
+    checker: Any = None
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.count // self.chunk)
+
+
+class GroupProgram(ABC):
+    """Compiled code of one group, in one direction."""
+
+    #: kernels a run launches
+    launches: int = 1
+
+    @abstractmethod
+    def forward(self, source: NDArray[Any], run: GroupRun) -> dict[tuple[str, str], PortValue]:
+        """Run compression; return the tail's main output and every declared aux output by (node, port)."""
+
+    @abstractmethod
+    def inverse(self, values: Mapping[tuple[str, str], PortValue], run: GroupRun) -> NDArray[Any]:
+        """Run decompression from the tail's main output and the aux outputs; return the head's main input."""
+
+
+class Harness(ABC):
+    """A fusion strategy. `name` is what `FusedOp.strategy` refers to."""
+
+    name: str = ""
+
+    @abstractmethod
+    def refuse(self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int) -> str | None:
+        """Return why `chain` (in stream order, one member or more) cannot run as one group, or None where it can."""
+
+    @abstractmethod
+    def program(self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int) -> GroupProgram:
+        """Return the program of a chain that was not refused; compiles it, or finds it compiled."""
+
+    def gain(self, chain: Sequence[Member]) -> int:
+        """Return the launches that fusing `chain` removes; a group is installed when this is positive."""
+        return len(chain) - 1
+
+
+def empty_chunked(chunks: int) -> Chunked:
+    """Return a chunked value without words."""
+    return Chunked(np.zeros(chunks, np.uint32), np.empty(0, np.uint32))

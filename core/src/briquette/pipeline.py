@@ -1,0 +1,202 @@
+"""`Pipeline`: the object users build, load from TOML, plan and run."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from . import discovery, pipeline_toml
+from .errors import PipelineError, UsageError
+from .executor import Executable
+from .graph import Edge, Graph
+from .plan import Plan
+from .planner import make_plan
+from .record import Bound
+from .selection import choose_target, fusion_mode
+from .stage import Stage
+
+_PLANS_KEPT: Final = 32
+
+
+class Pipeline:
+    """A DAG of stages with an optional error bound.
+
+    Built by `add` and `connect`, by `chain`, or from TOML; read-only from the first plan or run on, and then safe
+    to share between threads.
+
+    Parameters
+    ----------
+    title, description : str
+        Shown in listings.
+    bound : Bound, optional
+        Used where a call gives none.
+    """
+
+    def __init__(self, title: str = "", description: str = "", bound: Bound | None = None) -> None:
+        self.title = title
+        self.description = description
+        self.bound = bound
+        self._nodes: dict[str, Stage] = {}
+        self._edges: list[Edge] | None = None
+        self._graph: Graph | None = None
+        self._executables: OrderedDict[tuple[str, str, str, int], Executable] = OrderedDict()
+        self._lock = threading.Lock()
+
+    # -- building ------------------------------------------------------------------------------------------
+
+    def add(self, stage: Stage, node: str = "") -> str:
+        """Add a stage; return its node name (default: the stage's name, numbered when it repeats)."""
+        self._open()
+        if not isinstance(stage, Stage):
+            raise PipelineError(f"{stage!r} is not a Stage")
+        name = node or pipeline_toml.free_name(stage.name, self._nodes)
+        if name in self._nodes or "." in name:
+            raise PipelineError(f"node name {name!r} is taken, or has a dot in it")
+        self._nodes[name] = stage
+        return name
+
+    def connect(self, source: str, to: str) -> None:
+        """Connect an output to an input, each written ``node.port``; `source` may be ``"in"``, the pipeline's input."""
+        self._open()
+        src, src_port = ("", "in") if source == "in" else pipeline_toml.split_port(source)
+        dst, dst_port = pipeline_toml.split_port(to)
+        self._edges = [*(self._edges or []), Edge(src, src_port, dst, dst_port)]
+
+    def _open(self) -> None:
+        if self._graph is not None:
+            raise PipelineError("this pipeline has been planned or run and cannot change any more; build another")
+
+    @property
+    def graph(self) -> Graph:
+        """The validated DAG."""
+        if self._graph is None:
+            with self._lock:
+                if self._graph is None:
+                    self._graph = Graph.build(self._nodes, self._edges)
+        return self._graph
+
+    @staticmethod
+    def of(graph: Graph, bound: Bound | None = None) -> Pipeline:
+        """Return a pipeline that runs `graph`."""
+        pipe = Pipeline(bound=bound)
+        pipe._nodes = dict(graph.nodes)
+        pipe._edges = None if graph.linear else list(graph.edges)
+        pipe._graph = graph
+        return pipe
+
+    # -- TOML ----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def from_spec(spec: pipeline_toml.PipelineSpec) -> Pipeline:
+        pipe = Pipeline(spec.title, spec.description, spec.bound)
+        registry = discovery.registry()
+        for entry in spec.stages:
+            pipe.add(registry.stage_class(entry.stage).from_parameters(entry.params), entry.node)
+        if spec.edges is not None:
+            pipe._edges = [Edge(*e) for e in spec.edges]
+        _ = pipe.graph
+        return pipe
+
+    @staticmethod
+    def from_toml(source: str | Path) -> Pipeline:
+        """Load a pipeline from a TOML file (a path, or a string ending in ``.toml``) or from TOML text."""
+        if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith(".toml")):
+            try:
+                text = Path(source).read_text(encoding="utf-8")
+            except OSError as exc:
+                raise UsageError(f"cannot read the pipeline {source}: {exc.strerror or exc}") from exc
+            return Pipeline.from_spec(pipeline_toml.loads(text))
+        return Pipeline.from_spec(pipeline_toml.loads(source))
+
+    @staticmethod
+    def from_preset(name: str) -> Pipeline:
+        """Load the preset `name`."""
+        return Pipeline.from_toml(discovery.registry().preset(name) + "\n")
+
+    def to_toml(self) -> str:
+        """Return TOML from which `from_toml` builds an equal pipeline."""
+        registry = discovery.registry()
+        stages = tuple(
+            pipeline_toml.StageSpec(node, registry.qualified(type(stage)), stage.parameters()) for node, stage in self.graph.nodes.items()
+        )
+        edges = None if self.graph.linear else tuple((e.src, e.src_port, e.dst, e.dst_port) for e in self.graph.edges)
+        return pipeline_toml.dumps(pipeline_toml.PipelineSpec(stages, edges, self.bound, self.title, self.description))
+
+    # -- planning and running ------------------------------------------------------------------------------
+
+    def executable(self, dtype: str, target: str | None = None, fusion: str | None = None, chunk: int | None = None) -> Executable:
+        """Return the plan for `dtype` with what runs it; the most recent ones are kept.
+
+        `chunk` is the archive chunk that an archive at hand states; default: what the stages' spans give.
+        """
+        chosen = choose_target(target)
+        mode = fusion_mode(fusion)
+        key = (dtype, chosen.name if chosen else "numpy", mode, chunk or self.graph.chunk)
+        with self._lock:
+            found = self._executables.get(key)
+            if found is not None and found.target is chosen:
+                self._executables.move_to_end(key)
+                return found
+        graph = self.graph
+        harnesses = {h.name: h for h in discovery.registry().harnesses()} if chosen else {}
+        plan = make_plan(graph, dtype, chosen, harnesses.values(), mode, chunk)
+        found = Executable(plan, chosen, harnesses)
+        discovery.hooks().plan_made(plan=plan)
+        with self._lock:
+            self._executables[key] = found
+            while len(self._executables) > _PLANS_KEPT:
+                self._executables.popitem(last=False)
+        return found
+
+    def plan(self, x: Any, target: str | None = None, fusion: str | None = None) -> Plan:
+        """Return how this pipeline runs for an array, or for a dtype."""
+        dtype = x.dtype if hasattr(x, "dtype") else x
+        return self.executable(np.dtype(dtype).newbyteorder("=").name, target, fusion).plan
+
+    def compile(self, dtype: Any, target: str | None = None, fusion: str | None = None) -> None:
+        """Compile what runs on arrays of `dtype`, into memory and the disk cache."""
+        self.executable(np.dtype(dtype).newbyteorder("=").name, target, fusion).compile()
+
+    def compress(self, x: Any, eb: float | None = None, mode: str = "abs", **options: Any) -> bytes | memoryview:
+        """Compress `x`; see `briquette.compress`, whose keyword arguments this takes."""
+        from .api import compress
+
+        return compress(x, eb, mode, pipeline=self, **options)
+
+    def run(self, x: Any, eb: float | None = None, mode: str = "abs", **options: Any) -> Any:
+        """Compress `x` and return the archive with its record and plan; see `briquette.compress_run`."""
+        from .api import compress_run
+
+        return compress_run(x, eb, mode, pipeline=self, **options)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Pipeline):
+            return NotImplemented
+        return dict(self.graph.nodes) == dict(other.graph.nodes) and set(self.graph.edges) == set(other.graph.edges) and self.bound == other.bound
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (dict(self._nodes), self._edges, self.bound, self.title, self.description))
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.title + ': ' if self.title else ''}{' + '.join(self._nodes)})"
+
+
+def _rebuild(nodes: dict[str, Stage], edges: list[Edge] | None, bound: Bound | None, title: str, description: str) -> Pipeline:
+    pipe = Pipeline(title, description, bound)
+    pipe._nodes, pipe._edges = nodes, edges
+    return pipe
+
+
+def chain(*stages: Stage, bound: Bound | None = None) -> Pipeline:
+    """Return the pipeline that connects the main ports of `stages` one after another."""
+    pipe = Pipeline(bound=bound)
+    for stage in stages:
+        pipe.add(stage)
+    _ = pipe.graph
+    return pipe

@@ -1,0 +1,248 @@
+"""The planner: finds the chains whose declared roles follow one another and installs the groups that pay most.
+
+It sees declarations only. Which sequences of roles a harness runs is the harness's answer (`Harness.refuse`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal, get_args
+
+from .declare import FusedOp, FusionSpec
+from .errors import FusionError, UsageError
+from .graph import INPUT, INPUT_PORT, Graph, NodePort
+from .harness import Direction, Harness, Member
+from .plan import Buffer, DirectionPlan, EdgeReason, Plan, Step
+from .ports import PortType
+from .stage import Stage
+from .target import Target
+
+FusionMode = Literal["off", "auto", "force"]
+FUSION_MODES: Final[tuple[str, ...]] = get_args(FusionMode)
+
+
+def make_plan(graph: Graph, dtype: str, target: Target | None, harnesses: Iterable[Harness], fusion: str, chunk: int | None = None) -> Plan:
+    """Plan both directions.
+
+    Parameters
+    ----------
+    target : Target or None
+        None is the NumPy reference, which runs no harness.
+    chunk : int, optional
+        Elements of an archive chunk where an archive states them; every span must divide it.
+    fusion : {"off", "auto", "force"}
+        ``force`` also installs groups that do not pay, and raises `FusionError` where neighbours that both
+        declare a fused form do not fuse.
+    """
+    if fusion not in FUSION_MODES:
+        raise UsageError(f"fusion {fusion!r} is unknown; use one of {', '.join(FUSION_MODES)}")
+    types = graph.types(dtype)
+    size = graph.chunk if chunk is None else graph.check_chunk(chunk)
+    by_name = {h.name: h for h in harnesses}
+    planners = [_Planner(graph, types, target, by_name, fusion, d, size) for d in ("forward", "inverse")]
+    forward, inverse = (p.plan() for p in planners)
+    if fusion == "force" and target is not None:
+        for planner, plan in zip(planners, (forward, inverse), strict=True):
+            failed = [r for r in plan.reasons if {r.src, r.dst} <= set(planner.members)]
+            if failed:
+                raise FusionError("; ".join(f"{r.src} | {r.dst} ({plan.direction}): {r.reason}" for r in failed))
+    return Plan(graph, dtype, target.name if target else "numpy", fusion, size, types, forward, inverse)
+
+
+def declared(stage: Stage, direction: Direction) -> tuple[FusionSpec, FusedOp | None]:
+    """Return what `stage` declares for `direction`."""
+    if direction == "forward":
+        return stage.fusion_spec(), stage.fused_op()
+    return stage.inverse_fusion_spec(), stage.inverse_fused_op()
+
+
+def chain_members(
+    graph: Graph, types: Mapping[str, Mapping[str, PortType]], nodes: Iterable[str], direction: Direction
+) -> list[Member]:
+    """Return those of `nodes` that declare both a role and a policy, as a harness sees them."""
+    found = []
+    for node in nodes:
+        spec, op = declared(graph.nodes[node], direction)
+        if spec.fusable and op is not None:
+            found.append(Member(node, graph.nodes[node], spec, op, types[node]))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Planner:
+    graph: Graph
+    types: Mapping[str, Mapping[str, PortType]]
+    target: Target | None
+    harnesses: Mapping[str, Harness]
+    fusion: str
+    direction: Direction
+    chunk: int
+
+    @cached_property
+    def members(self) -> dict[str, Member]:
+        """The nodes that declare both a role and a policy."""
+        return {m.node: m for m in chain_members(self.graph, self.types, self.graph.nodes, self.direction)}
+
+    def plan(self) -> DirectionPlan:
+        steps: list[Step] = []
+        reasons: dict[tuple[str, str], str] = {}
+        for path in self._paths(reasons):
+            steps += self._steps(path, reasons)
+        rank = {n: i for i, n in enumerate(self.graph.order)}
+        steps.sort(key=lambda s: rank[s.nodes[-1]])
+        together = {(a, b) for s in steps if s.kind == "fused" for a, b in zip(s.nodes, s.nodes[1:], strict=False)}
+        elided = tuple((a, self.graph.nodes[a].outputs[0]) for a, _ in sorted(together, key=lambda e: rank[e[0]]))
+        if self.direction == "inverse":
+            steps.reverse()
+        why = tuple(EdgeReason(a, b, reason) for (a, b), reason in reasons.items())
+        return DirectionPlan(self.direction, tuple(steps), why, elided, self._buffers(steps, set(elided)))
+
+    # -- chains --------------------------------------------------------------------------------------------
+
+    def _paths(self, reasons: dict[tuple[str, str], str]) -> list[list[str]]:
+        """Cut the DAG into maximal linear paths; a cut records its reason."""
+        paths: list[list[str]] = []
+        for node in self.graph.order:
+            stage = self.graph.nodes[node]
+            for port in stage.inputs:
+                src, src_port = self.graph.sources[node, port]
+                if src == INPUT:
+                    continue
+                why = self._barrier(src, src_port, node, port)
+                if why is None:
+                    next(p for p in paths if p[-1] == src).append(node)
+                    break
+                reasons[src, node] = why
+            else:
+                paths.append([node])
+        return paths
+
+    def _barrier(self, src: str, src_port: str, dst: str, dst_port: str) -> str | None:
+        producer, consumer = self.graph.nodes[src], self.graph.nodes[dst]
+        if src_port != producer.outputs[0]:
+            return f"{src}.{src_port} is a side port: it leaves the main path"
+        readers = self.graph.consumers[src, src_port]
+        if len(readers) > 1:
+            return f"{src}.{src_port} fans out to {', '.join(n for n, _ in readers)}"
+        if len(consumer.inputs) > 1 or dst_port != consumer.inputs[0]:
+            return f"{dst} reads {len(consumer.inputs)} inputs; a group follows one path"
+        extra = [p for p in producer.outputs[1:] if p not in producer.fused_aux_outputs()]
+        if extra:
+            return f"{src} has the output {', '.join(extra)} beside the main path without declaring it in fused_aux_outputs"
+        return None
+
+    def _steps(self, path: Sequence[str], reasons: dict[tuple[str, str], str]) -> list[Step]:
+        """Choose the groups of one linear path that remove most launches; the rest runs alone."""
+        if self.target is None:
+            return self._reference_steps(path, reasons)
+        size = len(path)
+        best: list[tuple[int, int, list[tuple[int, int]]]] = [(0, 0, [])]  # (gain, -groups, groups) of each prefix
+        for end in range(1, size + 1):
+            options = [best[end - 1]]
+            for start in range(end - 1):
+                gain = self._gain(path[start:end])
+                if gain is not None:
+                    before = best[start]
+                    options.append((before[0] + gain, before[1] - 1, [*before[2], (start, end)]))
+            best.append(max(options, key=lambda o: o[:2]))
+        groups = dict(best[size][2])
+        steps: list[Step] = []
+        at = 0
+        while at < size:
+            end = groups.get(at, at + 1)
+            if end > at + 1:
+                steps.append(Step(tuple(path[at:end]), "fused", self.members[path[at]].op.strategy))
+            else:
+                steps.append(self._alone(path[at]))
+            if end < size:
+                reasons[path[end - 1], path[end]] = self._why_apart(path, at, end, groups)
+            at = end
+        return steps
+
+    def _gain(self, chain: Sequence[str]) -> int | None:
+        """Return the launches that fusing `chain` removes, None where it cannot or should not fuse."""
+        if self.fusion == "off" or self._refusal(chain) is not None:
+            return None
+        gain = self.harnesses[self.members[chain[0]].op.strategy].gain([self.members[n] for n in chain])
+        return max(gain, 1) if self.fusion == "force" else gain if gain > 0 else None
+
+    def _refusal(self, chain: Sequence[str]) -> str | None:
+        """Return why the nodes of `chain` cannot run as one kernel, or None."""
+        assert self.target is not None
+        for node in chain:
+            if node not in self.members:
+                spec, _ = declared(self.graph.nodes[node], self.direction)
+                what = "no device policy (fused_op)" if spec.fusable else "no role: UNFUSABLE, a barrier"
+                return f"{node} declares {what}"
+        members = [self.members[n] for n in chain]
+        strategies = sorted({m.op.strategy for m in members})
+        if len(strategies) > 1:
+            return f"their policies are written for different harnesses: {', '.join(strategies)}"
+        if strategies[0] not in self.harnesses:
+            known = ", ".join(sorted(self.harnesses)) or "none"
+            return f"the harness {strategies[0]!r} is not installed (installed: {known})"
+        return self.harnesses[strategies[0]].refuse(members, self.direction, self.target, self.chunk)
+
+    def _alone(self, node: str) -> Step:
+        if self._refusal([node]) is None:
+            return Step((node,), "kernel", self.members[node].op.strategy)
+        return Step((node,), "numpy")
+
+    def _why_apart(self, path: Sequence[str], start: int, cut: int, groups: Mapping[int, int]) -> str:
+        if self.fusion == "off":
+            return "fusion is off"
+        pair = self._refusal(path[cut - 1 : cut + 1])
+        if pair is not None:
+            return pair
+        end = groups.get(cut, cut + 1)
+        return self._refusal(path[start:end]) or "fusing them does not pay: no launch would be saved"
+
+    def _reference_steps(self, path: Sequence[str], reasons: dict[tuple[str, str], str]) -> list[Step]:
+        """Steps of the NumPy reference: neighbours whose roles are local share a walk over the stream."""
+        steps: list[Step] = []
+        local: list[str] = []
+        for node in path:
+            fits = declared(self.graph.nodes[node], self.direction)[0].fusable and self.fusion != "off"
+            if fits and local:
+                local.append(node)
+                continue
+            if local:
+                steps.append(Step(tuple(local), "numpy"))
+            local = [node] if fits else []
+            if not fits:
+                steps.append(Step((node,), "numpy"))
+        if local:
+            steps.append(Step(tuple(local), "numpy"))
+        for a, b in zip(path, path[1:], strict=False):
+            reasons[a, b] = "the numpy target is the reference and runs no kernels"
+        return steps
+
+    # -- liveness ------------------------------------------------------------------------------------------
+
+    def _buffers(self, steps: Sequence[Step], elided: set[NodePort]) -> tuple[Buffer, ...]:
+        """Return the lifetime of every port that is materialized; a group is one point in time."""
+        at = {n: i for i, s in enumerate(steps) for n in s.nodes}
+        last = len(steps) - 1
+        ports: list[tuple[NodePort, PortType]] = [((INPUT, INPUT_PORT), PortType(next(iter(self._input_types())).dtype))]
+        for node in self.graph.nodes:
+            ports += [((node, p), self.types[node][p]) for p in self.graph.nodes[node].outputs]
+        buffers = []
+        for port, kind in ports:
+            if port in elided:
+                continue
+            readers = [at[n] for n, _ in self.graph.consumers.get(port, ())]
+            source = at.get(port[0])
+            if self.direction == "forward":
+                born = 0 if source is None else source
+                dies = max(readers, default=last)
+            else:
+                born = min(readers, default=0)
+                dies = last if source is None else source
+            buffers.append(Buffer(port, kind, born, dies))
+        return tuple(buffers)
+
+    def _input_types(self) -> Iterable[PortType]:
+        for node, port in self.graph.consumers[INPUT, INPUT_PORT]:
+            yield self.types[node][port]

@@ -1,0 +1,68 @@
+"""The run record: what one run resolved (its state, archived) and what it reports (its results, not archived)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .errors import ArchiveError, UsageError
+from .params import Scalar
+
+BoundMode = Literal["abs", "rel"]
+_ALIASES = {"abs": "abs", "rel": "rel", "noa": "rel"}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The error bound as the caller gave it, kept in float64.
+
+    Parameters
+    ----------
+    eb : float
+        Greater than zero and finite.
+    mode : {"abs", "rel"}
+        ``rel`` (alias ``noa``) is relative to the range of the finite values.
+    """
+
+    eb: float
+    mode: str = "abs"
+
+    def __post_init__(self) -> None:
+        if self.mode not in _ALIASES:
+            raise UsageError(f"mode {self.mode!r} is unknown; use one of {', '.join(_ALIASES)}")
+        try:
+            eb = float(self.eb)
+        except (TypeError, ValueError) as exc:
+            raise UsageError(f"error bound {self.eb!r} is not a number") from exc
+        if not (math.isfinite(eb) and eb > 0.0):
+            raise UsageError(f"error bound {self.eb!r} must be finite and greater than zero (in float64 it is {eb!r})")
+        object.__setattr__(self, "eb", eb)
+        object.__setattr__(self, "mode", _ALIASES[self.mode])
+
+
+@dataclass
+class RunRecord:
+    """State and results of one run, keyed by node name.
+
+    `state` holds scalars by name (``quant_step``, ``fill_code`` ...): written when priming, archived, and the
+    only thing the inverse reads. `results` holds sizes, counts and timings for the caller.
+    """
+
+    state: dict[str, dict[str, Scalar]] = field(default_factory=dict)
+    results: dict[str, dict[str, Scalar]] = field(default_factory=dict)
+
+    def scalar(self, node: str, name: str) -> Scalar:
+        """Return one resolved value; an archive that lacks it is damaged."""
+        try:
+            return self.state[node][name]
+        except KeyError:
+            raise ArchiveError(f"the run record holds no {name!r} for stage {node!r}") from None
+
+    def of(self, node: str) -> Mapping[str, Scalar]:
+        return self.state.get(node, {})
+
+    def report(self, node: str, **values: Scalar) -> None:
+        """Add to the results of `node`."""
+        self.results.setdefault(node, {}).update(values)

@@ -1,0 +1,162 @@
+"""The stage contract: an immutable object with ports, parameters, a NumPy reference and fusion declarations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from .declare import FusedOp, FusionSpec
+from .errors import DeclarationError, PipelineError
+from .params import Scalar
+from .ports import PortType, PortValue
+from .record import Bound
+
+
+@dataclass(frozen=True)
+class PrimeContext:
+    """What a stage may look at when it resolves the state of a run, before anything is launched.
+
+    Attributes
+    ----------
+    source : array, shape (n,), or None
+        The stage's first input where it is materialized (always, for a stage at the pipeline's input).
+    types : mapping of port name to PortType
+        The types of the stage's inputs and outputs.
+    bound : Bound or None
+        The error bound the caller asked for.
+    count : int
+        Elements in the stream.
+    """
+
+    source: NDArray[Any] | None
+    types: Mapping[str, PortType]
+    bound: Bound | None
+    count: int
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the NumPy forward and inverse of a stage are told about the piece of stream they work on.
+
+    The executor may hand a stage with a local role any run of whole archive chunks rather than the whole
+    stream; every span divides a chunk, so such a stage need not care.
+
+    Attributes
+    ----------
+    state : mapping
+        The stage's part of the run record.
+    types : mapping of port name to PortType
+    count : int
+        Elements of the stage's input in this piece.
+    chunk : int
+        Elements of an archive chunk; the last one of a stream may hold fewer.
+    """
+
+    state: Mapping[str, Scalar]
+    types: Mapping[str, PortType]
+    count: int
+    chunk: int
+
+    @property
+    def chunks(self) -> int:
+        """Archive chunks in this piece."""
+        return -(-self.count // self.chunk)
+
+
+class Stage:
+    """Base of all stages. Subclasses are frozen dataclasses whose fields are the stage's parameters.
+
+    The first input and the first output are the main path. Stages never change after construction: what a run
+    resolves lives in the run record, so one object serves many threads, compares equal to its copy and pickles.
+
+    Attributes
+    ----------
+    name : str
+        The name the pack registers it under, lower case with hyphens.
+    format_version : int
+        Raised when the stage's bytes change; `reads_versions` lists the versions its inverse understands.
+    inputs, outputs : tuple of str
+        Port names.
+    needs_bound : bool
+        Whether the pipeline must be given an error bound.
+    """
+
+    name: ClassVar[str] = ""
+    format_version: ClassVar[int] = 1
+    reads_versions: ClassVar[tuple[int, ...]] = (1,)
+    inputs: ClassVar[tuple[str, ...]] = ("in",)
+    outputs: ClassVar[tuple[str, ...]] = ("out",)
+    needs_bound: ClassVar[bool] = False
+
+    # -- types ---------------------------------------------------------------------------------------------
+
+    def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
+        """Return the type of each output; raise `PipelineError` for inputs the stage cannot take."""
+        raise NotImplementedError
+
+    def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
+        """Return the most 32-bit words a chunk of `chunk` elements can take on the chunked output `port`."""
+        raise DeclarationError(f"stage {self.name!r} has a chunked output {port!r} but no max_chunk_words")
+
+    # -- the NumPy reference -------------------------------------------------------------------------------
+
+    def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
+        """Return the value of every output (the oracle for every other target)."""
+        raise NotImplementedError
+
+    def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
+        """Return the value of every input, from the outputs; raise `ArchiveError` for impossible ones."""
+        raise NotImplementedError
+
+    # -- fusion declarations -------------------------------------------------------------------------------
+
+    def fusion_spec(self) -> FusionSpec:
+        """Role and span for compression."""
+        return FusionSpec()
+
+    def fused_op(self) -> FusedOp | None:
+        """The device policy for compression, or None."""
+        return None
+
+    def inverse_fusion_spec(self) -> FusionSpec:
+        """Role and span for decompression; in lockstep with `fusion_spec` unless overridden."""
+        return self.fusion_spec()
+
+    def inverse_fused_op(self) -> FusedOp | None:
+        """The device policy for decompression; in lockstep with `fused_op` unless overridden."""
+        return self.fused_op()
+
+    def fused_aux_outputs(self) -> tuple[str, ...]:
+        """Outputs that leave a fused group beside the main path and stay materialized."""
+        return ()
+
+    def prime_fused_forward_state(self, ctx: PrimeContext) -> Mapping[str, Scalar]:
+        """Resolve what this run needs and its inverse will read; called once, before anything is launched."""
+        return {}
+
+    def fused_params(self, state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> Mapping[str, Scalar]:
+        """Return the values of `FusedOp.params` for a run whose record holds `state`."""
+        return {}
+
+    # -- parameters ----------------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, Scalar]:
+        """Return the parameters by name, as TOML and archives hold them."""
+        if not dataclasses.is_dataclass(self):
+            return {}
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    @classmethod
+    def from_parameters(cls, values: Mapping[str, Any]) -> Stage:
+        """Make the stage from parameters by name; unknown names are refused with the known ones listed."""
+        known = [f.name for f in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise PipelineError(f"stage {cls.name!r} has no parameter {', '.join(map(repr, unknown))}; it has: {', '.join(known) or 'none'}")
+        return cls(**values)
+
+

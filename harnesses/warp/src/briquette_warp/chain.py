@@ -1,0 +1,173 @@
+"""A chain as this harness reads it: optional head, code-to-code ops, optional segment coder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from briquette.declare import FusionAccess
+from briquette.harness import Member
+from briquette.record import RunRecord
+
+#: NumPy name -> C type of what the harness computes with
+C_NAMES: Final[Mapping[str, str]] = {
+    "float32": "float",
+    "float64": "double",
+    "int16": "int16_t",
+    "uint16": "uint16_t",
+    "int32": "int32_t",
+    "uint32": "uint32_t",
+    "int64": "int64_t",
+    "uint64": "uint64_t",
+}
+FLOATS: Final = frozenset({"float32", "float64"})
+#: what `FusedOp.geometry` may say here
+GEOMETRY: Final = frozenset({"head", "elems_per_lane", "n_ab"})
+
+
+def is_head(member: Member) -> bool:
+    """Whether the member turns values into codes (it declares ``head`` in its geometry)."""
+    return bool(member.op.geometry.get("head"))
+
+
+def is_coder(member: Member) -> bool:
+    return member.spec.access is FusionAccess.SEGMENT_CODEC
+
+
+def refuse_chain(chain: Sequence[Member], chunk: int) -> str | None:
+    """Return why no geometry of any target runs `chain`, or None."""
+    for position, member in enumerate(chain):
+        why = _refuse_member(member, position, len(chain), chunk)
+        if why is not None:
+            return f"{member.node}: {why}"
+    spans = sorted({m.spec.span for m in chain if m.spec.access is FusionAccess.REGION_LOCAL})
+    for small, large in zip(spans, spans[1:], strict=False):
+        if large % small:
+            return f"the regions of {small} and {large} elements do not divide one another"
+    return None
+
+
+def _refuse_member(member: Member, position: int, size: int, chunk: int) -> str | None:
+    unknown = sorted(set(member.op.geometry) - GEOMETRY)
+    if unknown:
+        return f"its geometry names {', '.join(unknown)}; this harness knows {', '.join(sorted(GEOMETRY))}"
+    if member.spec.access is FusionAccess.TILE_SELECTOR:
+        return "this harness runs no TILE_SELECTOR"
+    for what, kind in (("reads", member.main_in), ("makes", member.main_out)):
+        if kind.dtype not in C_NAMES:
+            return f"it {what} {kind.dtype}; this harness computes with {', '.join(C_NAMES)}"
+    if member.op.dtypes and member.main_in.dtype not in member.op.dtypes:
+        return f"its policy works on {', '.join(member.op.dtypes)}, not {member.main_in.dtype}"
+    if chunk % member.spec.span:
+        return f"its span of {member.spec.span} elements does not divide the archive chunk of {chunk}"
+    if is_head(member):
+        return _refuse_head(member, position)
+    if member.main_in.dtype in FLOATS:
+        return "it reads floating-point values but does not declare geometry head=1; only a quantizer head may"
+    if member.stage.fused_aux_outputs():
+        return f"it declares the aux output {', '.join(member.stage.fused_aux_outputs())}; this harness takes one from a head only"
+    if is_coder(member):
+        if position != size - 1:
+            return "a SEGMENT_CODEC ends a group; nothing can follow it"
+        return None if member.main_out.layout == "chunked" else "a SEGMENT_CODEC's main output is a chunked port"
+    if member.main_out.layout != "stream":
+        return "a code-to-code policy gives a stream of codes"
+    if member.main_in.numpy.itemsize != member.main_out.numpy.itemsize:
+        return f"it turns {member.main_in.dtype} into {member.main_out.dtype}; codes keep their width within a group"
+    return None
+
+
+def _refuse_head(member: Member, position: int) -> str | None:
+    if position != 0:
+        return "a quantizer head stands first in a group"
+    if member.spec.access is not FusionAccess.ELEMENTWISE:
+        return f"a quantizer head is ELEMENTWISE, not {member.spec.access.name}"
+    if member.op.params is None:
+        return "a quantizer head declares its parameters (at least its step)"
+    if member.main_in.dtype not in FLOATS or member.main_out.dtype in FLOATS:
+        return f"a quantizer head turns floating-point values into codes, not {member.main_in.dtype} into {member.main_out.dtype}"
+    aux = member.stage.fused_aux_outputs()
+    if len(aux) > 1 or any(member.types[p].layout != "chunked" for p in aux):
+        return "a quantizer head has at most one aux output, the chunked port of values kept aside"
+    return None
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A chain taken apart, with the offsets of each member's parameters in the run's parameter block.
+
+    Attributes
+    ----------
+    lane : int
+        Elements of the array one lane holds on the host.
+    most_words : int
+        The most words a chunk takes; 0 without a coder.
+    """
+
+    members: tuple[Member, ...]
+    chunk: int
+
+    @property
+    def head(self) -> Member | None:
+        return self.members[0] if is_head(self.members[0]) else None
+
+    @property
+    def coder(self) -> Member | None:
+        return self.members[-1] if is_coder(self.members[-1]) else None
+
+    @property
+    def interior(self) -> tuple[Member, ...]:
+        return self.members[1 if self.head else 0 : len(self.members) - (1 if self.coder else 0)]
+
+    @property
+    def side(self) -> tuple[str, str] | None:
+        """The port of values kept aside, as (node, port)."""
+        if self.head is None or not self.head.stage.fused_aux_outputs():
+            return None
+        return self.head.node, self.head.stage.fused_aux_outputs()[0]
+
+    @property
+    def source(self) -> str:
+        return self.members[0].main_in.dtype
+
+    @property
+    def first(self) -> str:
+        """Type of the first codes: the head's output, or the chain's input."""
+        return self.head.main_out.dtype if self.head else self.source
+
+    @property
+    def result(self) -> str:
+        """Type of the stream a chain without a coder ends with."""
+        return self.members[-1].main_out.dtype
+
+    @property
+    def lane(self) -> int:
+        unit = math.lcm(*(m.spec.span for m in self.members))
+        times = max((k for k in range(1, 256 // unit + 1) if (self.chunk // unit) % k == 0), default=1)
+        return unit * times
+
+    @property
+    def most_words(self) -> int:
+        if self.coder is None:
+            return 0
+        return self.coder.stage.max_chunk_words(self.coder.stage.outputs[0], self.coder.types, self.chunk)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Offset of each member's parameters in the block, 16-byte aligned."""
+        found, at = [], 0
+        for member in self.members:
+            found.append(at)
+            at += -(-(member.op.params.size if member.op.params else 0) // 16) * 16
+        return tuple(found)
+
+    def param_block(self, record: RunRecord) -> bytes:
+        """Return the parameter bytes of a run whose state is in `record`."""
+        block = b""
+        for member in self.members:
+            if member.op.params is not None:
+                packed = member.op.params.pack(member.stage.fused_params(record.of(member.node), member.types))
+                block += packed + bytes(-len(packed) % 16)
+        return block

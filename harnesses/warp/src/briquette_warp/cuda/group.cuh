@@ -1,0 +1,101 @@
+// Lane groups: who holds a span together, and what they can ask of one another.
+// Role: none; the harness hands a group to every policy call.
+// Requires: policy.cuh. On CUDA all lanes of a warp take part in every collective.
+// Source: warp-level primitives as in the CUDA C++ programming guide; recursive bit transposition after Warren, Hacker's Delight.
+#pragma once
+#include <briquette_warp/cuda/policy.cuh>
+
+namespace briquette {
+
+/// One lane holds the whole span: collectives are identities and the policy is plain C++.
+struct OneLane {
+  static constexpr int size = 1;
+  __device__ __forceinline__ int rank() const { return 0; }
+  template <class T> __device__ __forceinline__ T shift_up(T, T fill) const { return fill; }
+  template <class T> __device__ __forceinline__ T exclusive_sum(T) const { return T(0); }
+  template <class T> __device__ __forceinline__ T max(T x) const { return x; }
+  template <class T> __device__ __forceinline__ T bit_or(T x) const { return x; }
+  __device__ __forceinline__ bool any(bool x) const { return x; }
+  template <class T> __device__ __forceinline__ T broadcast(T x, int) const { return x; }
+  template <class T> __device__ __forceinline__ T exchange(T x, int) const { return x; }
+};
+
+#if !BRIQUETTE_HOST
+/// N neighbouring lanes of a warp (a power of two up to 32) hold the span, lane r the elements [r * E, r * E + E).
+template <int N> struct WarpLanes {
+  static_assert(N >= 2 && N <= 32 && (N & (N - 1)) == 0, "a group is a power of two of lanes");
+  static constexpr int size = N;
+  static constexpr unsigned all = 0xffffffffu;
+  __device__ __forceinline__ int rank() const { return int(threadIdx.x & (N - 1)); }
+  template <class T> __device__ __forceinline__ T shift_up(T x, T fill) const {
+    T got = shuffle_up(x, 1);
+    return rank() == 0 ? fill : got;
+  }
+  template <class T> __device__ __forceinline__ T exclusive_sum(T x) const {
+    typedef unsigned_of<T> U;
+    U sum = U(x);
+    BRIQUETTE_UNROLL
+    for (int step = 1; step < N; step <<= 1) { U got = U(shuffle_up(T(sum), step)); if (rank() >= step) sum = U(sum + got); }
+    return T(U(sum - U(x)));
+  }
+  template <class T> __device__ __forceinline__ T max(T x) const {
+    BRIQUETTE_UNROLL
+    for (int step = N / 2; step; step >>= 1) { T got = exchange(x, step); x = got > x ? got : x; }
+    return x;
+  }
+  template <class T> __device__ __forceinline__ T bit_or(T x) const {
+    BRIQUETTE_UNROLL
+    for (int step = N / 2; step; step >>= 1) x = T(x | exchange(x, step));
+    return x;
+  }
+  __device__ __forceinline__ bool any(bool x) const { return bit_or(uint32_t(x)) != 0; }
+  /// The value lane `from` of the group holds; each lane may ask another.
+  template <class T> __device__ __forceinline__ T broadcast(T x, int from) const {
+    if constexpr (sizeof(T) == 8) return T(__shfl_sync(all, (unsigned long long)(x), from, N));
+    else return T(__shfl_sync(all, int(x), from, N));
+  }
+  /// The value of the lane whose rank differs in the bits of `mask`.
+  template <class T> __device__ __forceinline__ T exchange(T x, int mask) const {
+    if constexpr (sizeof(T) == 8) return T(__shfl_xor_sync(all, (unsigned long long)(x), mask, N));
+    else return T(__shfl_xor_sync(all, int(x), mask, N));
+  }
+
+ private:
+  template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) const {
+    if constexpr (sizeof(T) == 8) return T(__shfl_up_sync(all, (unsigned long long)(x), step, N));
+    else return T(__shfl_up_sync(all, int(x), step, N));
+  }
+};
+#endif
+
+/// Transpose the 32 x 32 bit matrix whose row i is element i of a 32-element span: afterwards element p holds bit p of
+/// every row, row i in bit i. Works for any geometry: E elements a lane, 32 / E lanes.
+template <int E, class G> __device__ __forceinline__ void bit_transpose(uint32_t (&row)[E], G g) {
+  static_assert(E * G::size == 32, "a bit transpose takes a span of 32 elements");
+  constexpr uint32_t low[5] = {0x0000ffffu, 0x00ff00ffu, 0x0f0f0f0fu, 0x33333333u, 0x55555555u};
+  BRIQUETTE_UNROLL
+  for (int level = 0; level < 5; level++) {
+    const int step = 16 >> level;
+    const uint32_t mask = low[level];
+    if (step < E) {
+      BRIQUETTE_UNROLL
+      for (int i = 0; i < E; i++)
+        if (!(i & step)) {
+          uint32_t a = row[i], b = row[i | (step < E ? step : 0)];
+          uint32_t t = ((a >> step) ^ b) & mask;
+          row[i] = a ^ (t << step);
+          row[i | (step < E ? step : 0)] = b ^ t;
+        }
+    } else {
+      const int other = step / E;
+      const bool upper = (g.rank() & other) != 0;
+      BRIQUETTE_UNROLL
+      for (int i = 0; i < E; i++) {
+        uint32_t got = g.exchange(row[i], other);
+        row[i] = upper ? ((row[i] & ~mask) | ((got >> step) & mask)) : ((row[i] & mask) | ((got & mask) << step));
+      }
+    }
+  }
+}
+
+}  // namespace briquette

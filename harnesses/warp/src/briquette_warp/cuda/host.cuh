@@ -1,0 +1,208 @@
+// The host skeleton: one lane holds an array of regions; whole archive chunks are coded one after another.
+// Role: composed with a generated `Chain` into two entry points.
+// Requires: a host compiler with -ffp-contract=off; calls.cuh, outliers_host.cuh.
+// Source: briquette; the one-lane geometry of docs/contracts.md.
+#pragma once
+#include <fenv.h>
+
+#include <briquette_warp/cuda/calls.cuh>
+#include <briquette_warp/cuda/outliers_host.cuh>
+
+namespace briquette {
+namespace host {
+
+enum Status : int32_t { done = 0, words_full = 1, side_full = 2, damaged = 3 };
+
+/// The caller's block of slots, forward.
+struct Forward {
+  const uint8_t *in;
+  uint64_t n, begin, end;
+  const uint8_t *params;
+  uint8_t *stream;        // where codes go when the chain has no tail
+  uint32_t *sizes, *words;
+  uint64_t words_room;
+  uint32_t *side_sizes, *side;
+  uint64_t side_room;
+  uint64_t words_used, side_used, next, kept;  // results
+};
+/// The caller's block of slots, inverse; `words` and `side` point at the first word of chunk `begin`.
+struct Inverse {
+  uint8_t *out;
+  uint64_t n, begin, end;
+  const uint8_t *params;
+  const uint8_t *stream;
+  const uint32_t *sizes, *words;
+  const uint32_t *side_sizes, *side;
+  uint64_t bad_chunk;  // result
+};
+
+/// IEEE arithmetic whatever the calling thread has set: nearest rounding, no flush to zero.
+struct Arithmetic {
+  fenv_t before;
+  Arithmetic() { fegetenv(&before); fesetenv(FE_DFL_ENV); }
+  ~Arithmetic() { fesetenv(&before); }
+};
+
+template <class X> struct Bits { typedef unsigned_of<X> type; };
+template <> struct Bits<float> { typedef uint32_t type; };
+template <> struct Bits<double> { typedef uint64_t type; };
+
+/// Note the marked values of one lane's array.
+template <class X, int E> __attribute__((noinline)) static void note_kept(const uint8_t (&kept)[E], const X (&x)[E], uint32_t base, uint32_t count, uint16_t *at, typename Bits<X>::type *value, uint32_t &held) {
+  for (uint32_t m = 0; m < count; m++) {
+    if (E % 8 == 0 && m % 8 == 0) {  // most of them are not marked: look at eight together
+      uint64_t eight;
+      memcpy(&eight, &kept[m], 8);
+      if (!eight) { m += 7; continue; }
+    }
+    if (kept[m]) { at[held] = uint16_t(base + m); memcpy(&value[held], &x[m], sizeof(X)); held++; }
+  }
+}
+
+/// Code one archive chunk of m elements. Returns its words at `out` (0 without a tail).
+template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const Forward &f, uint64_t first, uint32_t m, uint32_t *out, uint16_t *at, typename Bits<typename C::Source>::type *value, uint32_t &held) {
+  constexpr int E = C::lane;
+  typedef typename C::Source X;
+  typedef typename C::First T;
+  alignas(64) X x[E];
+  alignas(64) T c[E];
+  alignas(64) uint8_t kept[E];
+  uint8_t *meta = reinterpret_cast<uint8_t *>(out);
+  uint32_t *p = out;
+  if constexpr (C::has_tail) p += words_for(uint64_t((m + C::Tail::span - 1) / C::Tail::span) * C::Tail::Policy::meta_bytes);
+  if constexpr (C::has_tail) if (m) p[-1] = 0;
+  const uint8_t *in = f.in + first * sizeof(X);
+  const bool aligned = reinterpret_cast<uintptr_t>(in) % alignof(X) == 0;
+  for (uint32_t base = 0; base < m; base += E) {
+    const uint32_t count = m - base < uint32_t(E) ? m - base : uint32_t(E);
+    const X(*source)[E] = reinterpret_cast<const X(*)[E]>(in + uint64_t(base) * sizeof(X));
+    if (!aligned || count < uint32_t(E)) {
+      if (count < uint32_t(E)) memset(x, 0, sizeof x);
+      memcpy(x, source, count * sizeof(X));
+      source = &x;
+    }
+    if constexpr (C::has_head) {
+      if (!head_quantize<typename C::Head>(*source, c, kept, f.params + C::head_params) && C::has_side) note_kept<X>(kept, *source, base, count, at, value, held);
+    } else memcpy(c, source, sizeof c);
+    C::forward(c, count, f.params);
+    if constexpr (C::has_tail) {
+      typedef typename C::Tail Tail;
+      typedef typename Tail::In L;
+      constexpr int S = Tail::span, M = int(Tail::Policy::meta_bytes);
+      auto &codes = as<L>(c);
+      uint32_t metas[E / S];
+      const uint32_t segments = (count + S - 1) / S;
+      if (count == uint32_t(E)) for (int k = 0; k < E / S; k++) metas[k] = tail_cost<Tail>(slice<S>(const_cast<const L(&)[E]>(codes), k), OneLane(), f.params + C::tail_params);
+      else for (uint32_t k = 0; k < segments; k++) metas[k] = tail_cost<Tail>(slice<S>(const_cast<const L(&)[E]>(codes), int(k)), OneLane(), f.params + C::tail_params);
+      for (uint32_t k = 0; k < segments; k++) {
+        for (int b = 0; b < M; b++) meta[(base / S + k) * M + b] = uint8_t(metas[k] >> (8 * b));
+        tail_pack<Tail>(slice<S>(const_cast<const L(&)[E]>(codes), int(k)), metas[k], OneLane(), p, f.params + C::tail_params);
+        p += tail_size<Tail, L>(metas[k], f.params + C::tail_params);
+      }
+    } else memcpy(f.stream + (first + base) * sizeof(T), c, count * sizeof(T));
+  }
+  return C::has_tail ? uint32_t(p - out) : 0u;
+}
+
+template <class C> static int32_t forward(uint64_t *slots) {
+  Forward &f = *reinterpret_cast<Forward *>(slots);
+  typedef typename Bits<typename C::Source>::type B;
+  constexpr uint64_t K = C::chunk;
+  Arithmetic ieee;
+  // One chunk's worst case is coded aside when the room left might not hold it.
+  static thread_local uint32_t aside[C::has_tail ? C::most_words : 1];
+  static thread_local uint16_t at[C::has_side ? K : 1];
+  static thread_local B value[C::has_side ? K : 1];
+  f.words_used = f.side_used = f.kept = 0;
+  for (uint64_t chunk = f.begin; chunk < f.end; chunk++) {
+    const uint64_t first = chunk * K;
+    const uint32_t m = uint32_t(f.n - first < K ? f.n - first : K);
+    uint32_t held = 0;
+    f.next = chunk;
+    const bool direct = C::has_tail && f.words_room - f.words_used >= uint64_t(C::most_words);
+    const uint32_t size = encode_chunk<C>(f, first, m, direct ? f.words + f.words_used : aside, at, value, held);
+    if (C::has_tail) {
+      if (size > f.words_room - f.words_used) return words_full;
+      if (!direct) memcpy(f.words + f.words_used, aside, 4ull * size);
+      f.sizes[chunk] = size;
+    }
+    if (C::has_side) {
+      if (held && f.side_room - f.side_used < most_outlier_words(K, sizeof(B))) return side_full;
+      const uint32_t side = encode_outliers<B>(at, value, held, m, f.side + f.side_used);
+      f.side_sizes[chunk] = side;
+      f.side_used += side;
+      f.kept += held;
+    }
+    f.words_used += size;
+  }
+  f.next = f.end;
+  return done;
+}
+
+/// Decode one archive chunk of m elements; false when its words cannot be what an encoder wrote.
+template <class C> __attribute__((noinline)) static bool decode_chunk(const Inverse &f, uint64_t first, uint32_t m, const uint32_t *in, uint32_t words) {
+  constexpr int E = C::lane;
+  typedef typename C::Source X;
+  typedef typename C::First T;
+  alignas(64) X x[E];
+  alignas(64) T c[E];
+  const uint8_t *meta = reinterpret_cast<const uint8_t *>(in);
+  const uint32_t *p = in, *const end = in + words;
+  if constexpr (C::has_tail) {
+    const uint32_t lead = words_for(uint64_t((m + C::Tail::span - 1) / C::Tail::span) * C::Tail::Policy::meta_bytes);
+    if (lead > words) return false;
+    p += lead;
+  }
+  uint8_t *out = f.out + first * sizeof(X);
+  const bool aligned = reinterpret_cast<uintptr_t>(out) % alignof(X) == 0;
+  for (uint32_t base = 0; base < m; base += E) {
+    const uint32_t count = m - base < uint32_t(E) ? m - base : uint32_t(E);
+    if constexpr (C::has_tail) {
+      typedef typename C::Tail Tail;
+      typedef typename Tail::In L;
+      constexpr int S = Tail::span, M = int(Tail::Policy::meta_bytes);
+      auto &codes = as<L>(c);
+      const uint32_t segments = (count + S - 1) / S;
+      for (uint32_t k = 0; k < segments; k++) {
+        uint32_t value = 0;
+        for (int b = 0; b < M; b++) value |= uint32_t(meta[(base / S + k) * M + b]) << (8 * b);
+        const uint32_t size = tail_size<Tail, L>(value, f.params + C::tail_params);
+        if (size > uint64_t(end - p)) return false;
+        tail_decode<Tail>(value, p, slice<S>(codes, int(k)), OneLane(), f.params + C::tail_params);
+        p += size;
+      }
+    } else {
+      memcpy(c, f.stream + (first + base) * sizeof(T), count * sizeof(T));
+    }
+    C::inverse(c, count, f.params);
+    X(*target)[E] = reinterpret_cast<X(*)[E]>(out + uint64_t(base) * sizeof(X));
+    const bool whole = aligned && count == uint32_t(E);
+    if constexpr (C::has_head) head_dequantize<typename C::Head>(c, whole ? *target : x, f.params + C::head_params);
+    else memcpy(whole ? target : &x, c, sizeof x);
+    if (!whole) memcpy(target, x, count * sizeof(X));
+  }
+  return !C::has_tail || p == end;
+}
+
+template <class C> static int32_t inverse(uint64_t *slots) {
+  Inverse &f = *reinterpret_cast<Inverse *>(slots);
+  typedef typename Bits<typename C::Source>::type B;
+  constexpr uint64_t K = C::chunk;
+  Arithmetic ieee;
+  const uint32_t *in = f.words, *side = f.side;
+  for (uint64_t chunk = f.begin; chunk < f.end; chunk++) {
+    const uint64_t first = chunk * K;
+    const uint32_t m = uint32_t(f.n - first < K ? f.n - first : K), words = C::has_tail ? f.sizes[chunk] : 0;
+    f.bad_chunk = chunk;
+    if (!decode_chunk<C>(f, first, m, in, words)) return damaged;
+    in += words;
+    if (C::has_side) {
+      if (!restore_outliers<B>(side, f.side_sizes[chunk], m, f.out + first * sizeof(B))) return damaged;
+      side += f.side_sizes[chunk];
+    }
+  }
+  return done;
+}
+
+}  // namespace host
+}  // namespace briquette

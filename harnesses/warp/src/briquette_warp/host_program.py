@@ -1,0 +1,177 @@
+"""Runs a composed group on the host: chunks shared out to threads, buffers that grow, payloads joined in stream order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from briquette.errors import ArchiveError
+from briquette.graph import NodePort
+from briquette.harness import Direction, GroupProgram, GroupRun, Overflow
+from briquette.ports import Chunked, PortValue, Words
+from briquette.target import Module, Target
+
+from .chain import Composition
+from .compose import ENTRY
+
+# the slots of cuda/host.cuh
+(IN, COUNT, BEGIN, END, PARAMS, STREAM, SIZES, WORDS, WORDS_ROOM, SIDE_SIZES, SIDE, SIDE_ROOM, WORDS_USED, SIDE_USED, NEXT, KEPT) = range(16)
+(I_OUT, I_COUNT, I_BEGIN, I_END, I_PARAMS, I_STREAM, I_SIZES, I_WORDS, I_SIDE_SIZES, I_SIDE, I_BAD) = range(11)
+DONE, WORDS_FULL, SIDE_FULL, DAMAGED = range(4)
+
+#: chunks a thread decodes at a time: a checksum block
+_BLOCK: Final = 64
+
+
+@dataclass
+class _Part:
+    """The payload of one thread's range of chunks."""
+
+    words: Words
+    used: int
+    side: Words
+    side_used: int
+    kept: int
+
+
+class HostProgram(GroupProgram):
+    """A group compiled for the one-lane host geometry, in one direction."""
+
+    def __init__(self, parts: Composition, direction: Direction, module: Module, target: Target) -> None:
+        self._parts = parts
+        self._entry = ENTRY[direction]
+        self._module = module
+        self._target = target
+
+    # -- compression ---------------------------------------------------------------------------------------
+
+    def forward(self, source: NDArray[Any], run: GroupRun) -> dict[NodePort, PortValue]:
+        parts = self._parts
+        params = np.frombuffer(parts.param_block(run.record) or bytes(16), np.uint8)
+        sizes = run.sink.sizes if run.sink is not None else np.empty(0, np.uint32)
+        side_sizes = np.empty(run.chunks if parts.side else 0, np.uint32)
+        ranges = _ranges(run.chunks, run.threads)
+        room = run.sink.words if run.sink is not None else np.empty(0, np.uint32)
+
+        def work(span: tuple[int, int]) -> _Part:
+            begin, end = span
+            words = room if begin == 0 else np.empty((end - begin) * parts.most_words, np.uint32)
+            return self._encode(source, run, params, sizes, words, side_sizes, begin, end)
+
+        made = self._target.map(work, ranges, run.threads)
+        found: dict[NodePort, PortValue] = {}
+        tail = parts.members[-1]
+        port = (tail.node, tail.stage.outputs[0])
+        if run.sink is not None:
+            found[port] = Chunked(sizes, room[: self._join(room, made, run.threads)])
+        else:
+            assert run.out is not None
+            found[port] = run.out
+        if parts.side is not None:
+            found[parts.side] = Chunked(side_sizes, np.concatenate([p.side[: p.side_used] for p in made]))
+            run.record.report(parts.side[0], outliers=sum(p.kept for p in made))
+        return found
+
+    def _encode(
+        self, source: NDArray[Any], run: GroupRun, params: NDArray[np.uint8], sizes: Words, words: Words, side_sizes: Words, begin: int, end: int
+    ) -> _Part:
+        """Code the chunks [begin, end); the side buffer grows until everything is kept."""
+        side = np.empty(0, np.uint32)
+        part = _Part(words, 0, side, 0, 0)
+        slots = np.zeros(16, np.uint64)
+        slots[[IN, COUNT, PARAMS]] = source.ctypes.data, run.count, params.ctypes.data
+        slots[[SIZES, SIDE_SIZES]] = sizes.ctypes.data, side_sizes.ctypes.data
+        slots[STREAM] = run.out.ctypes.data if run.out is not None else 0
+        at = begin
+        while at < end:
+            slots[[BEGIN, END]] = at, end
+            slots[[WORDS, WORDS_ROOM]] = words.ctypes.data + 4 * part.used, words.size - part.used
+            slots[[SIDE, SIDE_ROOM]] = part.side.ctypes.data + 4 * part.side_used, part.side.size - part.side_used
+            status = self._module.call(self._entry, slots)
+            part.used += int(slots[WORDS_USED])
+            part.side_used += int(slots[SIDE_USED])
+            part.kept += int(slots[KEPT])
+            at = int(slots[NEXT])
+            if status == WORDS_FULL:
+                raise Overflow
+            if status == SIDE_FULL:
+                worst = _most_side_words(run.chunk, source.dtype.itemsize)
+                grown = np.empty(max(2 * part.side.size, 4 * worst), np.uint32)
+                grown[: part.side_used] = part.side[: part.side_used]
+                part.side = grown
+        return part
+
+    def _join(self, room: Words, made: list[_Part], threads: int) -> int:
+        """Copy the later ranges' payloads behind the first one's; return the words in all."""
+        starts = np.cumsum([0, *(p.used for p in made)])
+        if starts[-1] > room.size:
+            raise Overflow
+
+        def copy(i: int) -> None:
+            room[starts[i] : starts[i + 1]] = made[i].words[: made[i].used]
+
+        self._target.map(copy, range(1, len(made)), threads)
+        return int(starts[-1])
+
+    # -- decompression -------------------------------------------------------------------------------------
+
+    def inverse(self, values: Mapping[NodePort, PortValue], run: GroupRun) -> NDArray[Any]:
+        parts = self._parts
+        assert run.out is not None
+        out = run.out
+        params = np.frombuffer(parts.param_block(run.record) or bytes(16), np.uint8)
+        tail = parts.members[-1]
+        main = values[tail.node, tail.stage.outputs[0]]
+        side = values[parts.side] if parts.side is not None else Chunked(np.empty(0, np.uint32), np.empty(0, np.uint32))
+        assert isinstance(side, Chunked)
+        offsets = _offsets(main, run.chunks, f"{tail.node}.{tail.stage.outputs[0]}")
+        side_offsets = _offsets(side, run.chunks if parts.side else 0, ".".join(parts.side or ()))
+
+        def work(span: tuple[int, int]) -> None:
+            begin, end = span
+            if run.checker is not None:
+                run.checker(begin, end)
+            slots = np.zeros(11, np.uint64)
+            slots[[I_OUT, I_COUNT, I_BEGIN, I_END, I_PARAMS]] = out.ctypes.data, run.count, begin, end, params.ctypes.data
+            if isinstance(main, Chunked):
+                slots[[I_SIZES, I_WORDS]] = main.sizes.ctypes.data, main.words.ctypes.data + 4 * int(offsets[begin])
+            else:
+                slots[I_STREAM] = main.ctypes.data
+            if parts.side is not None:
+                slots[[I_SIDE_SIZES, I_SIDE]] = side.sizes.ctypes.data, side.words.ctypes.data + 4 * int(side_offsets[begin])
+            if self._module.call(self._entry, slots) != DONE:
+                raise ArchiveError(f"chunk {int(slots[I_BAD])} is damaged: its words cannot have been written by {' + '.join(m.node for m in parts.members)}")
+
+        self._target.map(work, _blocks(run.chunks), run.threads)
+        return out
+
+
+def _ranges(chunks: int, threads: int) -> list[tuple[int, int]]:
+    """Cut `chunks` into one range a thread, none empty; a stream without chunks has one empty range."""
+    count = max(min(threads, chunks), 1)
+    cuts = [chunks * i // count for i in range(count + 1)]
+    return list(zip(cuts, cuts[1:], strict=False))
+
+
+def _blocks(chunks: int) -> list[tuple[int, int]]:
+    return [(at, min(at + _BLOCK, chunks)) for at in range(0, chunks, _BLOCK)]
+
+
+def _offsets(value: PortValue, chunks: int, port: str) -> NDArray[np.int64]:
+    """Return the word offset of each chunk, after checking that the sizes add up to the words there are."""
+    if not isinstance(value, Chunked):
+        return np.empty(0, np.int64)
+    if value.sizes.size != chunks:
+        raise ArchiveError(f"{port} holds {value.sizes.size} chunks, the stream has {chunks}")
+    offsets = np.concatenate([[0], np.cumsum(value.sizes, dtype=np.int64)])
+    if offsets[-1] != value.words.size:
+        raise ArchiveError(f"the chunk sizes of {port} add up to {offsets[-1]} words, {value.words.size} are there")
+    return offsets
+
+
+def _most_side_words(chunk: int, item: int) -> int:
+    return 3 + -(-2 * chunk // 4) + -(-item * chunk // 4)

@@ -1,0 +1,1 @@
+"""Segment coder stages of briquette, and the presets that end in them."""

@@ -1,0 +1,140 @@
+"""Adaptive bit-plane coder: signs, then as many planes of magnitudes as a segment's largest needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from briquette.declare import FusedOp, FusionAccess, FusionSpec
+from briquette.errors import ArchiveError
+from briquette.ports import Chunked, PortType, PortValue
+from briquette.stage import Scope, Stage
+
+from ._blocks import by_width, lane_of
+from ._segments import BLOCK, Bytes, Index, bit_lengths, check_codes, check_segment, lay_out, locate, padded, read_meta, rows
+
+
+@dataclass(frozen=True)
+class AdaptiveBitplane(Stage):
+    """Write each segment as a plane of signs and the planes of its magnitudes, lowest first.
+
+    Unsigned codes have no sign plane. A segment of zeros takes its byte only.
+
+    Parameters
+    ----------
+    segment : int, optional
+        Elements that share a number of planes: a multiple of 32 from 32 to 1024; 32 by default.
+
+    Raises
+    ------
+    PipelineError
+        If `segment` is anything else.
+
+    Notes
+    -----
+    Sign map, per-block bit count and bit-shuffled magnitudes are the coder of cuSZp (Huang et al., "cuSZp: an
+    ultra-fast GPU error-bounded lossy compression framework with optimized end-to-end performance", SC'23). The byte
+    format is briquette's own (docs/format.md).
+    """
+
+    segment: int = 32
+
+    name: ClassVar[str] = "adaptive-bitplane"
+
+    def __post_init__(self) -> None:
+        check_segment(self.name, self.segment)
+
+    def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
+        """Return a chunked port; raise `PipelineError` for anything but a stream of codes."""
+        check_codes(self.name, inputs["in"])
+        return {"out": PortType(inputs["in"].dtype, "chunked")}
+
+    def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
+        """Return the words of a chunk whose every segment has all planes."""
+        dtype = types["in"].numpy
+        segments = -(-chunk // self.segment)
+        return -(-segments // 4) + segments * (self.segment // 32) * (8 * dtype.itemsize + (dtype.kind == "i"))
+
+    def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
+        """Code ``in``, shape (count,), into the chunked ``out``."""
+        codes: NDArray[Any] = padded(np.asarray(inputs["in"]), self.segment)
+        signed = codes.dtype.kind == "i"
+        values = _magnitudes(codes)
+        planes = bit_lengths(values, self.segment)
+        value, offsets = lay_out(planes, self._lengths(planes, signed), scope.count, scope.chunk, self.segment)
+        if not planes.any():
+            return {"out": value}
+        row_bytes = self.segment // 8
+        signs = np.packbits(codes < 0, bitorder="little").reshape(-1, row_bytes) if signed else None
+        narrow = values.astype(f"u{lane_of(int(planes.max())) // 8}", copy=False).reshape(-1, self.segment)
+        for r, which in by_width(planes):
+            group = np.take(narrow, which, axis=0)
+            out = np.empty((which.size, r + signed, row_bytes), np.uint8)
+            if signs is not None:
+                out[:, 0] = signs[which]
+            for p in range(r):
+                if p % 8 == 0:
+                    lane = (group >> group.dtype.type(p)).astype(np.uint8)
+                bits = np.packbits(lane & np.uint8(1 << p % 8), bitorder="little")
+                out[:, p + signed] = bits.reshape(-1, row_bytes)
+            length = out.shape[1] * row_bytes
+            rows(value.words, length // 4)[offsets[which]] = out.reshape(-1).view(f"V{length}")
+        return {"out": value}
+
+    def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
+        """Decode the chunked ``out`` into codes ``in``; raise `ArchiveError` if it is no payload of this coder."""
+        value = outputs["out"]
+        if not isinstance(value, Chunked):
+            raise ArchiveError("stage 'adaptive-bitplane' was given a stream to decode, not a chunked value")
+        dtype = scope.types["in"].numpy
+        signed = dtype.kind == "i"
+        planes = read_meta(value, scope.count, scope.chunk, self.segment, 8 * dtype.itemsize)
+        offsets = locate(value, self._lengths(planes, signed), scope.count, scope.chunk, self.segment)
+        row_bytes = self.segment // 8
+        values = np.zeros((planes.size, self.segment), f"u{lane_of(int(planes.max(initial=0))) // 8}")
+        negative = np.zeros((planes.size, row_bytes), np.uint8)
+        words = np.ascontiguousarray(value.words)
+        for r, which in by_width(planes):
+            packed = rows(words, (r + signed) * row_bytes // 4)[offsets[which]].view(np.uint8).reshape(-1, r + signed, row_bytes)
+            if signed:
+                negative[which] = packed[:, 0]
+            group = np.zeros((which.size, self.segment), values.dtype)
+            for first in range(0, r, 8):
+                lane = np.zeros(group.shape, np.uint8)
+                for p in range(first, min(r, first + 8)):
+                    lane |= np.unpackbits(packed[:, p + signed], axis=1, bitorder="little") << np.uint8(p - first)
+                group |= lane.astype(values.dtype, copy=False) << values.dtype.type(first)
+            values[which] = group
+        codes: NDArray[Any] = values.reshape(-1)[: scope.count].astype(dtype, copy=False)
+        if signed:
+            flips = np.unpackbits(negative.reshape(-1), count=scope.count, bitorder="little").view(np.int8)
+            codes ^= np.negative(flips)  # two's complement: invert, then add one
+            codes += flips
+        return {"in": codes}
+
+    def _lengths(self, planes: Bytes, signed: bool) -> Index:
+        """Return the words of each segment."""
+        return (planes.astype(np.int64) + (planes > 0) * int(signed)) * (self.segment // BLOCK)
+
+    def fusion_spec(self) -> FusionSpec:
+        """SEGMENT_CODEC over `segment`."""
+        return FusionSpec(FusionAccess.SEGMENT_CODEC, self.segment)
+
+    def fused_op(self) -> FusedOp:
+        """The warp-register policy ``AdaptiveBitplane``."""
+        return FusedOp("warp-register", "AdaptiveBitplane", "briquette_bitpack/cuda/bitplane.cuh")
+
+
+def _magnitudes(codes: NDArray[Any]) -> NDArray[Any]:
+    """Return magnitudes as unsigned; that of the most negative code is 2**(bits - 1)."""
+    if codes.dtype.kind == "u":
+        return codes
+    sign = codes >> (8 * codes.itemsize - 1)
+    out = codes ^ sign
+    out -= sign
+    magnitudes: NDArray[Any] = out.view(f"u{codes.itemsize}")
+    return magnitudes

@@ -1,0 +1,85 @@
+// Adaptive bit planes: a segment's signs, then as many planes of magnitude bits as its largest code needs.
+// Role: SEGMENT_CODEC.
+// Requires: segments of a multiple of 32 elements; one lane a segment, or lanes that share exactly 32 elements.
+// Source: block encoding of cuSZp (Huang et al., SC 2023); layout in docs/format.md.
+#pragma once
+#include <briquette_warp/cuda/group.cuh>
+
+namespace briquette_bitpack {
+
+struct AdaptiveBitplane {
+  static constexpr uint32_t meta_bytes = 1;
+
+  template <class T> static constexpr uint32_t sign_planes = briquette::is_signed<T> ? 1u : 0u;
+
+  template <class T, int S> __device__ __forceinline__ static uint32_t size(uint32_t planes) {
+    if (planes > uint32_t(briquette::bits_of<T>)) return briquette::bad_size;
+    return planes ? uint32_t(S / 32) * (planes + sign_planes<T>) : 0u;
+  }
+  template <class T, int E, class G> __device__ __forceinline__ static uint32_t cost(const T (&c)[E], G g) {
+    briquette::unsigned_of<T> all = 0;
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) all = briquette::unsigned_of<T>(all | briquette::magnitude(c[m]));
+    return briquette::bit_length(g.bit_or(all));
+  }
+  template <class T, int E, class G> __device__ __forceinline__ static void pack(const T (&c)[E], uint32_t planes, G g, uint32_t *out) {
+    if (planes == 0) return;
+    constexpr int rows = E * G::size / 32;  // 32-element rows of the segment, one after another in a plane
+    static_assert(G::size == 1 || rows == 1, "lanes share segments of 32 elements");
+    constexpr int R = G::size == 1 ? 32 : E;
+    BRIQUETTE_UNROLL
+    for (int k = 0; k < rows; k++) {
+      uint32_t bits[R];
+      if constexpr (briquette::is_signed<T>) {
+        uint32_t sign = 0;
+        BRIQUETTE_UNROLL
+        for (int m = 0; m < R; m++) sign |= uint32_t(c[k * R + m] < 0) << (g.rank() * R + m);
+        sign = g.bit_or(sign);
+        if (g.rank() == 0) out[k] = sign;
+      }
+      BRIQUETTE_UNROLL
+      for (int half = 0; half < int(sizeof(T) + 3) / 4; half++) {
+        BRIQUETTE_UNROLL
+        for (int m = 0; m < R; m++) bits[m] = uint32_t(uint64_t(briquette::magnitude(c[k * R + m])) >> (32 * half));
+        briquette::bit_transpose(bits, g);
+        BRIQUETTE_UNROLL
+        for (int m = 0; m < R; m++) {
+          const uint32_t plane = uint32_t(32 * half + g.rank() * R + m);
+          if (plane < planes) out[(plane + sign_planes<T>) * rows + k] = bits[m];
+        }
+      }
+    }
+  }
+  template <class T, int E, class G> __device__ __forceinline__ static void decode(uint32_t planes, const uint32_t *in, T (&c)[E], G g) {
+    typedef briquette::unsigned_of<T> U;
+    constexpr int rows = E * G::size / 32;
+    static_assert(G::size == 1 || rows == 1, "lanes share segments of 32 elements");
+    constexpr int R = G::size == 1 ? 32 : E;
+    BRIQUETTE_UNROLL
+    for (int k = 0; k < rows; k++) {
+      uint64_t value[R];
+      BRIQUETTE_UNROLL
+      for (int m = 0; m < R; m++) value[m] = 0;
+      BRIQUETTE_UNROLL
+      for (int half = 0; half < int(sizeof(T) + 3) / 4; half++) {
+        uint32_t bits[R];
+        BRIQUETTE_UNROLL
+        for (int m = 0; m < R; m++) {
+          const uint32_t plane = uint32_t(32 * half + g.rank() * R + m);
+          bits[m] = plane < planes ? in[(plane + sign_planes<T>) * rows + k] : 0u;
+        }
+        if (planes > uint32_t(32 * half)) briquette::bit_transpose(bits, g);
+        BRIQUETTE_UNROLL
+        for (int m = 0; m < R; m++) value[m] |= uint64_t(bits[m]) << (32 * half);
+      }
+      const uint32_t sign = briquette::is_signed<T> && planes ? in[k] : 0u;
+      BRIQUETTE_UNROLL
+      for (int m = 0; m < R; m++) {
+        const U negative = U(U(0) - U((sign >> (g.rank() * R + m)) & 1u));
+        c[k * R + m] = T(U(U(U(value[m]) ^ negative) - negative));
+      }
+    }
+  }
+};
+
+}  // namespace briquette_bitpack

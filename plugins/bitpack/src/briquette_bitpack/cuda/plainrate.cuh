@@ -1,0 +1,36 @@
+// Plain-rate coder: every value of a segment in as many bits as the segment's widest needs.
+// Role: SEGMENT_CODEC.
+// Requires: segments of a multiple of 32 elements; any code type and geometry.
+// Source: fixed-length encoding of SZp (Agarwal et al. 2024) and of cuSZp's plain mode; layout in docs/format.md.
+#pragma once
+#include <briquette_warp/cuda/bits.cuh>
+
+namespace briquette_bitpack {
+
+struct PlainRate {
+  static constexpr uint32_t meta_bytes = 1;
+
+  template <class T, int S> __device__ __forceinline__ static uint32_t size(uint32_t width) {
+    return width <= uint32_t(briquette::bits_of<T>) ? briquette::packed_words<S>(width) : briquette::bad_size;
+  }
+  template <class T, int E, class G> __device__ __forceinline__ static uint32_t cost(const T (&c)[E], G g) {
+    briquette::unsigned_of<T> all = 0;
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) all = briquette::unsigned_of<T>(all | briquette::fold(c[m]));
+    return briquette::bit_length(g.bit_or(all));
+  }
+  template <class T, int E, class G> __device__ __forceinline__ static void pack(const T (&c)[E], uint32_t width, G g, uint32_t *out) {
+    briquette::unsigned_of<T> value[E];
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) value[m] = briquette::fold(c[m]);
+    briquette::pack_span(value, width, g, out);
+  }
+  template <class T, int E, class G> __device__ __forceinline__ static void decode(uint32_t width, const uint32_t *in, T (&c)[E], G g) {
+    briquette::unsigned_of<T> value[E];
+    briquette::unpack_span(in, width, g, value);
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) c[m] = briquette::unfold<T>(value[m]);
+  }
+};
+
+}  // namespace briquette_bitpack

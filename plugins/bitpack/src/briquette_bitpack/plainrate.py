@@ -1,0 +1,115 @@
+"""Plain-rate coder: each segment's codes at the fixed width of its largest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from briquette.declare import FusedOp, FusionAccess, FusionSpec
+from briquette.errors import ArchiveError
+from briquette.ports import Chunked, PortType, PortValue
+from briquette.stage import Scope, Stage
+
+from . import _blocks
+from ._segments import BLOCK, bit_lengths, check_codes, check_segment, lay_out, locate, padded, read_meta
+
+
+@dataclass(frozen=True)
+class PlainRate(Stage):
+    """Write each segment's codes with as many bits as its largest needs, one after another.
+
+    Signed codes have their signs folded into the lowest bit first. A segment of zeros takes its width byte only.
+
+    Parameters
+    ----------
+    segment : int, optional
+        Elements that share a width: a multiple of 32 from 32 to 1024; 32 by default.
+
+    Raises
+    ------
+    PipelineError
+        If `segment` is anything else.
+
+    Notes
+    -----
+    Fixed-length coding of short segments after a predictor is the coder of SZp and cuSZp (Huang et al., "cuSZp: an
+    ultra-fast GPU error-bounded lossy compression framework with optimized end-to-end performance", SC'23); the values
+    stand bit-contiguously as in FSZ rather than as bit planes. The byte format is briquette's own (docs/format.md).
+    """
+
+    segment: int = 32
+
+    name: ClassVar[str] = "plain-rate"
+
+    def __post_init__(self) -> None:
+        check_segment(self.name, self.segment)
+
+    def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
+        """Return a chunked port; raise `PipelineError` for anything but a stream of codes."""
+        check_codes(self.name, inputs["in"])
+        return {"out": PortType(inputs["in"].dtype, "chunked")}
+
+    def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
+        """Return the words of a chunk whose every segment has the code type's full width."""
+        segments = -(-chunk // self.segment)
+        return -(-segments // 4) + segments * (self.segment // 32) * 8 * types["in"].numpy.itemsize
+
+    def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
+        """Code ``in``, shape (count,), into the chunked ``out``."""
+        codes: NDArray[Any] = padded(np.asarray(inputs["in"]), self.segment)
+        values = _fold(codes)
+        widths = bit_lengths(values, self.segment)
+        blocks = self.segment // BLOCK
+        value, offsets = lay_out(widths, widths * np.int64(blocks), scope.count, scope.chunk, self.segment)
+        _blocks.pack(values, *self._per_block(widths, offsets), value.words)
+        return {"out": value}
+
+    def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
+        """Decode the chunked ``out`` into codes ``in``; raise `ArchiveError` if it is no payload of this coder."""
+        value = outputs["out"]
+        if not isinstance(value, Chunked):
+            raise ArchiveError("stage 'plain-rate' was given a stream to decode, not a chunked value")
+        dtype = scope.types["in"].numpy
+        widths = read_meta(value, scope.count, scope.chunk, self.segment, 8 * dtype.itemsize)
+        offsets = locate(value, widths * np.int64(self.segment // BLOCK), scope.count, scope.chunk, self.segment)
+        values = _blocks.unpack(value.words, *self._per_block(widths, offsets))[: scope.count]
+        return {"in": (_unfold(values) if dtype.kind == "i" else values).astype(dtype, copy=False)}
+
+    def _per_block(self, widths: NDArray[np.uint8], offsets: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return widths and offsets of blocks of 32: a segment is its blocks' words one after another."""
+        blocks = self.segment // BLOCK
+        if blocks == 1:
+            return widths, offsets
+        inner = np.arange(blocks) * widths[:, None].astype(np.int64)
+        return np.repeat(widths, blocks), (offsets[:, None] + inner).reshape(-1)
+
+    def fusion_spec(self) -> FusionSpec:
+        """SEGMENT_CODEC over `segment`."""
+        return FusionSpec(FusionAccess.SEGMENT_CODEC, self.segment)
+
+    def fused_op(self) -> FusedOp:
+        """The warp-register policy ``PlainRate``."""
+        return FusedOp("warp-register", "PlainRate", "briquette_bitpack/cuda/plainrate.cuh")
+
+
+def _fold(codes: NDArray[Any]) -> NDArray[Any]:
+    """Return codes as unsigned, the signs of signed ones folded into the lowest bit."""
+    if codes.dtype.kind == "u":
+        return codes
+    folded = codes << 1
+    folded ^= codes >> (8 * codes.itemsize - 1)
+    return folded.view(f"u{codes.itemsize}")
+
+
+def _unfold(values: NDArray[Any]) -> NDArray[Any]:
+    """Undo `_fold` in place, in a type of any width."""
+    sign = (values & values.dtype.type(1)).view(f"i{values.itemsize}")
+    np.negative(sign, out=sign)
+    values >>= values.dtype.type(1)
+    codes: NDArray[Any] = values.view(sign.dtype)
+    codes ^= sign
+    return codes

@@ -1,0 +1,154 @@
+"""``briquette compress`` and ``briquette decompress``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+import briquette as bq
+from briquette.errors import BoundViolation
+
+from . import files, options, tables
+
+
+@click.command()
+@click.argument("source", metavar="INPUT", type=options.in_path)
+@click.option("-o", "--output", metavar="OUT.bq", type=options.out_path, help="Archive to write (default: INPUT.bq).")
+@options.bound_options()
+@click.option("--pipeline", default="fast", show_default=True, metavar="NAME|FILE.toml", help="A preset, or a pipeline in TOML.")
+@options.target_option
+@options.fusion_option
+@options.threads_option
+@options.dtype_option
+@options.shape_option
+@click.option(
+    "--check", is_flag=True, help="Decompress again and check the bound before the archive is kept; reports the largest error."
+)
+@options.force_option
+@options.json_option
+def compress(
+    source: Path,
+    output: Path | None,
+    eb: str | None,
+    mode: str,
+    pipeline: str,
+    target: str | None,
+    fusion: str | None,
+    threads: int | None,
+    dtype: str | None,
+    shape: str | None,
+    check: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Compress an array file within an error bound.
+
+    INPUT is a .npy file, or raw values in C order described by --dtype and --shape. Every finite value comes back within the
+    bound; NaN and infinities come back bit for bit.
+    """
+    bound = options.parse_bound(eb, mode)
+    output = output or source.with_name(source.name + files.ARCHIVE_SUFFIX)
+    files.check_output(output, source, force=force)
+    array = files.read_array(source, dtype, shape)
+    pipe = options.load_pipeline(pipeline)
+    options.require_bound(pipe, bound)
+    with tables.progress() as show:
+        show(f"compressing {tables.size_words(array.nbytes)}")
+        result = bq.compress_run(array, bound, mode, pipeline=pipe, target=target, fusion=fusion, threads=threads)
+        report = None
+        if check:
+            show("checking the bound")
+            report = bq.verify(result.archive, array)
+        if report is None or report.ok:
+            show("writing")
+            files.write_bytes(output, result.archive)
+    facts = _compress_facts(result, output, pipe.bound.mode if bound is None and pipe.bound else mode)
+    if report is not None and report.bound is not None:
+        facts["largest_error"], facts["psnr"] = report.bound.largest_error, report.bound.psnr
+    if report is not None and not report.ok:
+        raise BoundViolation(
+            f"the reconstruction of {source} misses the bound {report.eb!r}: {report.bound}; nothing was written"
+        )
+    if as_json:
+        tables.print_json(facts)
+    else:
+        _tell(source, facts)
+
+
+def _compress_facts(result: Any, output: Path, mode: str) -> dict[str, Any]:
+    return {
+        "output": output,
+        "original_bytes": result.original_bytes,
+        "archive_bytes": result.archive_bytes,
+        "ratio": result.ratio,
+        "raw": result.raw,
+        "eb": result.eb,
+        "mode": mode,
+        "outliers": result.outliers,
+        "target": result.plan.target,
+        "fused": result.plan.forward.groups,
+        "launches": result.plan.forward.launches,
+        "seconds": result.seconds,
+    }
+
+
+def _tell(source: Path, facts: dict[str, Any]) -> None:
+    sizes = f"{tables.size_words(facts['original_bytes'])} -> {tables.size_words(facts['archive_bytes'])}"
+    click.echo(f"{source} -> {facts['output']}: {sizes}, ratio {facts['ratio']:.2f}")
+    if facts["raw"]:
+        click.echo("held raw: the coded form would have been larger")
+    elif facts["eb"] is not None:
+        click.echo(f"bound {facts['eb']:.6g}, outliers {facts['outliers']:,}")
+    if "largest_error" in facts:
+        click.echo(f"largest error {facts['largest_error']:.6g}, PSNR {tables.decibels(facts['psnr'])} dB")
+    groups = "; ".join(" + ".join(group) for group in facts["fused"])
+    click.echo(f"target {facts['target']}, {f'fused {groups}' if groups else 'nothing fused'}, {facts['seconds']:.3f} s")
+
+
+@click.command()
+@click.argument("archive", type=options.in_path)
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    type=options.out_path,
+    help="File to write: .npy, else raw values (default: ARCHIVE less .bq, or with .npy appended).",
+)
+@options.target_option
+@options.fusion_option
+@options.threads_option
+@options.force_option
+@options.json_option
+def decompress(
+    archive: Path, output: Path | None, target: str | None, fusion: str | None, threads: int | None, force: bool, as_json: bool
+) -> None:
+    """Restore the array of an archive.
+
+    An output named .npy carries dtype and shape; any other name gets the bare values, in the byte order they had.
+    """
+    stem = archive.with_suffix("") if archive.suffix == files.ARCHIVE_SUFFIX else archive.with_name(archive.name + ".npy")
+    output = output or stem
+    files.check_output(output, archive, force=force)
+    with tables.progress() as show:
+        show("decompressing")
+        blob = files.read_archive(archive)
+        result = bq.decompress_run(blob, target=target, fusion=fusion, threads=threads)
+        show("writing")
+        files.write_array(output, result.array)
+    array = result.array
+    facts: dict[str, Any] = {
+        "output": output,
+        "dtype": array.dtype.str,
+        "shape": array.shape,
+        "bytes": array.nbytes,
+        "raw": result.plan is None,
+        "target": result.plan.target if result.plan else None,
+        "fused": result.plan.inverse.groups if result.plan else (),
+        "seconds": result.seconds,
+    }
+    if as_json:
+        tables.print_json(facts)
+        return
+    click.echo(f"{archive} -> {output}: {array.dtype.name}, {tables.shape_words(array.shape)}, {tables.size_words(array.nbytes)}")

@@ -1,0 +1,165 @@
+"""``briquette info``, ``verify`` and ``plan``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import briquette as bq
+
+from . import files, options, tables
+from .exits import ExitCode
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from briquette.plan import DirectionPlan, Plan
+
+
+@click.command()
+@click.argument("archive", type=options.in_path)
+@options.json_option
+def info(archive: Path, as_json: bool) -> None:
+    """Show what an archive holds: its array, bound, stages, segments and sizes. Only the header is read and checked."""
+    facts = bq.info(files.read_archive(archive))
+    if as_json:
+        tables.print_json(facts)
+        return
+    tables.print_facts([("archive", archive), *_rows(facts)])
+
+
+def _rows(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
+    rows: list[tuple[str, object]] = []
+    for name, value in facts.items():
+        label = name.replace("_", " ")
+        if isinstance(value, Mapping) and "mode" in value:
+            rows.append((label, f"{tables.mode_words(value['mode'])} {value.get('eb')}"))
+        elif isinstance(value, Mapping):
+            for key, inner in value.items():
+                rows.append((f"{label} {key}", _cell(inner)))
+        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
+            rows += [(f"{label} {i}", _cell(entry)) for i, entry in enumerate(value, 1)]
+        elif name == "shape":
+            rows.append((label, tables.shape_words(value)))
+        elif name.endswith("bytes") and isinstance(value, int):
+            rows.append((label, f"{value:,}"))
+        elif isinstance(value, float):
+            rows.append((label, f"{value:.6g}"))
+        else:
+            rows.append((label, _cell(value)))
+    return rows
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {_cell(v)}" for k, v in value.items() if v not in ({}, [], ""))
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_cell(v) for v in value) or "none"
+    return (
+        {None: "none", True: "yes", False: "no"}.get(value, str(value))
+        if value is None or isinstance(value, bool)
+        else str(value)
+    )
+
+
+@click.command()
+@click.argument("archive", type=options.in_path)
+@click.argument("original", required=False, type=options.in_path)
+@options.json_option
+@click.pass_context
+def verify(ctx: click.Context, archive: Path, original: Path | None, as_json: bool) -> None:
+    """Check an archive's integrity, and the bound against ORIGINAL.
+
+    Every checksum is verified. The comparison with ORIGINAL is exact, without tolerance; a raw ORIGINAL has the dtype and
+    shape of the archive. Ends with 3 where the archive is damaged and with 4 where the bound is violated.
+    """
+    with tables.progress() as show:
+        show("verifying")
+        blob = files.read_archive(archive)
+        array = None if original is None else _original(original, blob)
+        report = bq.verify(blob, array)
+    bound = report.bound
+    facts: dict[str, Any] = {"archive": archive, "ok": report.ok, "integrity": report.integrity, "eb": report.eb}
+    if bound is not None:
+        facts["bound"] = {
+            "ok": bound.ok,
+            "violations": bound.violations,
+            "specials_changed": bound.specials_changed,
+            "largest_error": bound.largest_error,
+            "first_violation": bound.first_violation if bound.first_violation >= 0 else None,
+            "psnr": bound.psnr,
+        }
+    if as_json:
+        tables.print_json(facts)
+    else:
+        click.echo(f"{archive}: {'undamaged' if report.integrity else 'DAMAGED'}")
+        if bound is None:
+            click.echo("bound: not checked (name the original file to check it)")
+        else:
+            of = f" of the bound {report.eb:.6g}" if report.eb is not None else ""
+            share = f" ({bound.largest_error / report.eb:.4f}{of})" if report.eb else of
+            click.echo(f"bound: {'kept' if bound.ok else 'VIOLATED'}; largest error {bound.largest_error:.6g}{share}")
+            click.echo(f"PSNR: {tables.decibels(bound.psnr)}{'' if math.isinf(bound.psnr) else ' dB'}")
+            if not bound.ok:
+                click.echo(
+                    f"{bound.violations:,} values beyond the bound, {bound.specials_changed:,} NaN or infinities changed, "
+                    f"the first at index {bound.first_violation:,}"
+                )
+    if not report.ok:
+        ctx.exit(ExitCode.BOUND_VIOLATED if report.integrity else ExitCode.BAD_DATA)
+
+
+def _original(path: Path, blob: memoryview) -> NDArray[np.generic]:
+    if path.suffix == ".npy":
+        return files.read_array(path)
+    facts = bq.info(blob)
+    import numpy as np
+
+    dtype = np.dtype(facts["dtype"]).newbyteorder(facts["byteorder"]).str
+    return files.read_array(path, dtype, tuple(facts["shape"]))
+
+
+@click.command()
+@click.argument("pipeline", metavar="PIPELINE")
+@click.option("--dtype", default="float32", show_default=True, help="Of the input.")
+@click.option("--shape", metavar="N,N,...", help="Of the input; adds the bytes of buffers.")
+@options.target_option
+@options.fusion_option
+@options.json_option
+def plan(pipeline: str, dtype: str, shape: str | None, target: str | None, fusion: str | None, as_json: bool) -> None:
+    """Show how PIPELINE, a preset or a TOML file, runs: fused groups, reasons where stages do not fuse, launches, buffers."""
+    count = None if shape is None else math.prod(files.parse_shape(shape))
+    made = options.load_pipeline(pipeline).plan(files.parse_dtype(dtype), target, fusion)
+    if as_json:
+        tables.print_json(_plan_facts(made, count))
+    else:
+        click.echo(made.explain(count))
+
+
+def _plan_facts(made: Plan, count: int | None) -> dict[str, Any]:
+    def direction(one: DirectionPlan) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "launches": one.launches,
+            "steps": [{"kind": s.kind, "harness": s.harness or None, "nodes": s.nodes} for s in one.steps],
+            "groups": one.groups,
+            "not_fused": [{"from": r.src, "to": r.dst, "reason": r.reason} for r in one.reasons],
+            "never_allocated": [f"{node}.{port}" for node, port in one.elided],
+            "transfers": one.transfers,
+        }
+        if count is not None:
+            facts["peak_stream_bytes"] = made.buffer_bytes(one.direction, count)
+        return facts
+
+    return {
+        "dtype": made.dtype,
+        "target": made.target,
+        "fusion": made.fusion,
+        "chunk": made.chunk,
+        "compress": direction(made.forward),
+        "decompress": direction(made.inverse),
+    }

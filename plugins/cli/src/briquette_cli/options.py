@@ -1,0 +1,76 @@
+"""Options that several commands take, and what they turn into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from briquette import Pipeline
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+in_path = click.Path(exists=True, dir_okay=False, path_type=Path)
+out_path = click.Path(path_type=Path)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON, and nothing else, to standard output.")
+force_option = click.option("--force", is_flag=True, help="Replace an output file that exists.")
+target_option = click.option(
+    "--target", metavar="NAME", help="Where to run: numpy, host, ... (default: the fastest that runs here)."
+)
+fusion_option = click.option(
+    "--fusion",
+    type=click.Choice(["off", "auto", "force"]),
+    help="off: each stage alone; auto (default): fuse what can; force: fail where something cannot.",
+)
+threads_option = click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N", help="Threads to use (default: the target's choice)."
+)
+dtype_option = click.option("--dtype", metavar="DTYPE", help="Of raw files: float32, float64, >f4, ...")
+shape_option = click.option("--shape", metavar="N,N,...", help="Of raw files; without it they are one-dimensional.")
+
+
+def bound_options(default: str | None = None, mode: str = "abs") -> Callable[[F], F]:
+    """Add ``--eb`` and ``--mode``."""
+
+    def add(command: F) -> F:
+        shown = f" (default: {default})" if default else ""
+        command = click.option(
+            "--mode",
+            type=click.Choice(["abs", "rel", "noa"]),
+            default=mode,
+            show_default=True,
+            help="abs: absolute; rel (alias noa): range-relative, times the range of the finite values.",
+        )(command)
+        return click.option("--eb", metavar="BOUND", default=default, help=f"Error bound, such as 1e-3{shown}.")(command)
+
+    return add
+
+
+def parse_bound(eb: str | None, mode: str) -> float | None:
+    """Return the bound in float64; raise `UsageError` naming the text where it is no bound."""
+    from briquette.record import Bound
+
+    return None if eb is None else Bound(eb, mode).eb  # type: ignore[arg-type]  # it takes text too, and quotes it
+
+
+def load_pipeline(text: str) -> Pipeline:
+    """Return the preset `text`, or the pipeline in the TOML file it names."""
+    from briquette import Pipeline
+
+    if text.endswith(".toml") or "/" in text or "\\" in text:
+        return Pipeline.from_toml(Path(text))
+    return Pipeline.from_preset(text)
+
+
+def require_bound(pipeline: Pipeline, eb: float | None) -> None:
+    """Refuse a pipeline that needs a bound where none is given."""
+    from briquette.errors import UsageError
+
+    if eb is None and pipeline.bound is None:
+        needing = [node for node, stage in pipeline.graph.nodes.items() if stage.needs_bound]
+        if needing:
+            raise UsageError(f"the pipeline needs an error bound (for {', '.join(needing)}): give --eb and --mode")

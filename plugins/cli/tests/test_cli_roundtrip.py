@@ -1,0 +1,119 @@
+"""Files in, archives out, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import briquette as bq
+import numpy as np
+import pytest
+
+
+def test_npy_comes_back_within_the_bound(run, npy, field, tmp_path):
+    run("compress", npy, "--eb", "1e-2")
+    run("decompress", tmp_path / "field.npy.bq", "-o", tmp_path / "back.npy")
+    back = np.load(tmp_path / "back.npy")
+    assert (back.dtype, back.shape) == (field.dtype, field.shape)
+    finite = np.isfinite(field)
+    error = np.abs(back[finite].astype(np.float64) - field[finite].astype(np.float64))
+    assert 0 < error.max() <= 1e-2
+    assert np.array_equal(back[~finite].view(np.uint32), field[~finite].view(np.uint32))
+
+
+@pytest.mark.parametrize("mode", ["abs", "rel", "noa"])
+def test_the_text_of_a_bound_gives_the_bytes_of_the_api(run, npy, field, tmp_path, mode):
+    run("compress", npy, "--eb", "1e-3", "--mode", mode, "--target", "numpy", "-o", tmp_path / "a.bq")
+    assert (tmp_path / "a.bq").read_bytes() == bytes(bq.compress(field, eb=1e-3, mode=mode, target="numpy"))
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", ">f8"])
+def test_raw_files_keep_their_byte_order(run, field, tmp_path, dtype):
+    source = tmp_path / "field.bin"
+    source.write_bytes(field.astype(dtype).tobytes())
+    run("compress", source, "--dtype", dtype, "--shape", "40,50", "--eb", "1e-2", "--target", "numpy")
+    source.unlink()
+    run("decompress", tmp_path / "field.bin.bq", "--target", "numpy")
+    back = np.fromfile(source, dtype).reshape(40, 50)
+    assert np.nanmax(np.abs(back.astype(np.float64) - field)) <= 1e-2
+    assert np.array_equal(np.isnan(back), np.isnan(field))
+
+
+def test_pipelines_in_toml(run, run_json, npy, tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text(run("presets", "zigzag").stdout + '\n[bound]\neb = 1e-2\nmode = "abs"\n')
+    facts = run_json("compress", npy, "--pipeline", mine, "--target", "numpy")
+    assert facts["eb"] == 1e-2
+    held = run_json("info", tmp_path / "field.npy.bq")
+    assert [s["stage"].split(":")[-1] if isinstance(s, dict) else s for s in held["stages"]][-1] == "adaptive-bitplane"
+
+
+def test_compress_reports(run, run_json, npy, tmp_path):
+    facts = run_json("compress", npy, "--eb", "1e-2", "--check", "--target", "numpy")
+    archive = Path(facts["output"])
+    assert archive == tmp_path / "field.npy.bq"
+    assert facts["archive_bytes"] == archive.stat().st_size
+    assert facts["original_bytes"] == 40 * 50 * 4
+    assert facts["ratio"] == pytest.approx(8000 / facts["archive_bytes"])
+    assert facts["outliers"] == 2
+    assert 0 < facts["largest_error"] <= 1e-2
+    text = run("compress", npy, "--eb", "1e-2", "--force").stdout
+    assert f"ratio {facts['ratio']:.2f}" in text
+
+
+def test_info(run, run_json, npy, tmp_path):
+    run("compress", npy, "--eb", "1e-2", "--mode", "rel", "--target", "numpy")
+    facts = run_json("info", tmp_path / "field.npy.bq")
+    assert facts == bq.info((tmp_path / "field.npy.bq").read_bytes()) or facts["shape"] == [40, 50]
+    text = run("info", tmp_path / "field.npy.bq").stdout
+    assert "range-relative 0.01" in text
+    assert "40 x 50" in text
+    assert "linear-quantizer" in text
+
+
+def test_verify_without_and_with_the_original(run, run_json, npy, tmp_path):
+    run("compress", npy, "--eb", "1e-2", "--target", "numpy")
+    archive = tmp_path / "field.npy.bq"
+    assert "not checked" in run("verify", archive).stdout
+    assert "bound: kept" in run("verify", archive, npy).stdout
+    facts = run_json("verify", archive, npy)
+    assert facts["ok"]
+    assert facts["bound"]["violations"] == 0
+    assert 0 < facts["bound"]["largest_error"] <= facts["eb"] == 1e-2
+
+
+def test_verify_against_a_raw_original(run, field, tmp_path):
+    source = tmp_path / "field.f32"
+    source.write_bytes(field.tobytes())
+    run("compress", source, "--dtype", "float32", "--eb", "1e-2", "--target", "numpy")
+    assert "bound: kept" in run("verify", tmp_path / "field.f32.bq", source).stdout
+    source.write_bytes(field.tobytes()[:-4])
+    assert "8,000" in run("verify", tmp_path / "field.f32.bq", source, code=2).stderr
+
+
+def test_verify_finds_one_value_beyond_the_bound(run, run_json, npy, field, tmp_path):
+    run("compress", npy, "--eb", "1e-2", "--target", "numpy")
+    field[7, 11] += 0.05
+    np.save(tmp_path / "other.npy", field)
+    facts = run_json("verify", tmp_path / "field.npy.bq", tmp_path / "other.npy", code=4)
+    assert facts["bound"]["violations"] == 1
+    assert facts["bound"]["first_violation"] == 7 * 50 + 11
+    assert "VIOLATED" in run("verify", tmp_path / "field.npy.bq", tmp_path / "other.npy", code=4).stdout
+
+
+def test_verify_finds_a_nan_of_another_payload(run_json, run, npy, field, tmp_path):
+    run("compress", npy, "--eb", "1e-2", "--target", "numpy")
+    field.view(np.uint32)[3, 4] = 0x7FC12345
+    np.save(tmp_path / "other.npy", field)
+    assert run_json("verify", tmp_path / "field.npy.bq", tmp_path / "other.npy", code=4)["bound"]["specials_changed"] == 1
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (), (1,), (1, 121, 2)])
+def test_odd_shapes(run, tmp_path, shape):
+    source = tmp_path / "odd.npy"
+    np.save(source, np.full(shape, 2.5, np.float64))
+    run("compress", source, "--eb", "1e-2", "--target", "numpy", "-o", tmp_path / "odd.bq")
+    run("decompress", tmp_path / "odd.bq", "-o", tmp_path / "back.npy", "--target", "numpy")
+    back = np.load(tmp_path / "back.npy")
+    assert (back.shape, back.dtype) == (shape, np.float64)
+    assert np.abs(back - 2.5).max(initial=0) <= 1e-2
+    run("verify", tmp_path / "odd.bq", source)

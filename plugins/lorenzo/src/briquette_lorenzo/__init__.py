@@ -1,0 +1,1 @@
+"""Lorenzo predictor stages of briquette."""

@@ -1,0 +1,1 @@
+"""Quantizer stages of briquette."""

@@ -1,0 +1,125 @@
+// Linear quantization under a strict bound: code = rint(x / step), checked after dequantization and narrowing.
+// Role: ELEMENTWISE head, float32 or float64 -> code.
+// Requires: parameters inverse, step, bound, limit (float64), inverse32, step32, bound32, limit32 (float32), fill (int64).
+// Source: SZ (Di and Cappello, IPDPS 2016); bound check as PFPL (Fallin et al. 2025); arithmetic fixed by docs/contracts.md.
+#pragma once
+#include <briquette_warp/cuda/group.cuh>
+
+namespace briquette_quantize {
+
+struct LinearQuantizer {
+  /// Codes of at least this magnitude are computed in float64 in both directions.
+  static constexpr float wide = 65536.0f;
+
+  template <class C, class P> __device__ __forceinline__ static float dequantize(C code, float, const P &p) {
+    const float narrow = float(code);
+    return narrow > -wide && narrow < wide ? narrow * p.step32 : float(double(code) * p.step);
+  }
+  template <class C, class P> __device__ __forceinline__ static double dequantize(C code, double, const P &p) { return double(code) * p.step; }
+
+  /// Write the code of x; true when the value it decodes to is within the bound, false when x must be kept aside.
+  template <class C, class P> __device__ __forceinline__ static bool quantize(float x, C &code, const P &p) {
+    const float q = rintf(x * p.inverse32);
+    if (fabsf(q) < wide) {
+      const bool fits = fabsf(q) <= p.limit32;
+      code = fits ? C(q) : C(p.fill);
+      return fits && fabsf(x - q * p.step32) <= p.bound32;
+    }
+    const double w = rint(double(x) * p.inverse);
+    if (!(fabs(w) <= p.limit)) { code = C(p.fill); return false; }
+    code = C(w);
+    return fabsf(x - dequantize(code, 0.0f, p)) <= p.bound32;
+  }
+  template <class C, class P> __device__ __forceinline__ static bool quantize(double x, C &code, const P &p) {
+    const double q = rint(x * p.inverse);
+    const bool fits = fabs(q) <= p.limit;
+    code = fits ? C(q) : C(p.fill);
+    return fits && fabs(x - q * p.step) <= p.bound;
+  }
+
+  /// The same for a lane's whole array, in passes that vectorize. False: `kept` marks the values to keep aside.
+  template <class C, class P, int E> __device__ __forceinline__ static bool quantize_all(const float (&x)[E], C (&code)[E], uint8_t (&kept)[E], const P &p) {
+    const float inverse = p.inverse32, step = p.step32, bound = p.bound32;
+    const float top = p.limit32 < wide ? p.limit32 : wide - 1.0f;
+    int bad = 0;
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) {
+      const float q = rintf(x[m] * inverse);
+      const float held = fabsf(q) <= top ? q : 0.0f;
+      code[m] = C(int32_t(held));
+      bad |= fabsf(x[m] - q * step) <= bound && fabsf(q) <= top ? 0 : 1;
+    }
+    if (!bad) return true;
+    int finite = 0;
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) {
+      const float q = rintf(x[m] * inverse);
+      kept[m] = fabsf(x[m] - q * step) <= bound && fabsf(q) <= top ? 0 : 1;
+      finite |= fabsf(q) > top && fabsf(x[m]) < __builtin_inff() ? 1 : 0;
+      if (!(fabsf(x[m]) < __builtin_inff())) code[m] = C(p.fill);
+    }
+    if (finite) wide_codes(x, code, kept, p);
+    return false;
+  }
+  template <class C, class P, int E> __device__ __forceinline__ static bool quantize_all(const double (&x)[E], C (&code)[E], uint8_t (&kept)[E], const P &p) {
+    const double inverse = p.inverse, step = p.step, bound = p.bound, limit = p.limit;
+    const C fill = C(p.fill);
+    long bad = 0;
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) {
+      const double q = rint(x[m] * inverse);
+      const bool fits = fabs(q) <= limit;
+      const C made = C(fits ? q : 0.0);
+      code[m] = fits ? made : fill;
+      bad |= fabs(x[m] - q * step) <= bound && fits ? 0 : 1;
+    }
+    if (!bad) return true;
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) {
+      const double q = rint(x[m] * inverse);
+      kept[m] = fabs(x[m] - q * step) <= bound && fabs(q) <= limit ? 0 : 1;
+    }
+    return false;
+  }
+  template <class C, class P, int E> __device__ __forceinline__ static void dequantize_all(const C (&code)[E], float (&x)[E], const P &p) {
+    typedef briquette::unsigned_of<C> U;
+    const float step = p.step32;
+    bool big = false;
+    if constexpr (sizeof(C) > 2) {
+      U far = 0;
+      BRIQUETTE_UNROLL
+      for (int m = 0; m < E; m++) far |= U(U(code[m]) + U(65535)) > U(131070) ? U(1) : U(0);
+      big = far != 0;
+    }
+    if (!big) {
+      BRIQUETTE_UNROLL
+      for (int m = 0; m < E; m++) x[m] = float(int32_t(code[m])) * step;
+      return;
+    }
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) x[m] = dequantize(code[m], 0.0f, p);
+  }
+  template <class C, class P, int E> __device__ __forceinline__ static void dequantize_all(const C (&code)[E], double (&x)[E], const P &p) {
+    const double step = p.step;
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) x[m] = double(code[m]) * step;
+  }
+
+ private:
+  template <class C, class P, int E> __device__ static void wide_codes(const float (&x)[E], C (&code)[E], uint8_t (&kept)[E], const P &p) {
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) {
+      const float q = rintf(x[m] * p.inverse32);
+      const double w = rint(double(x[m]) * p.inverse);
+      const bool small = fabsf(q) < wide;
+      const double chosen = small ? double(q) : w;
+      const bool fits = fabs(chosen) <= p.limit;
+      const C made = C(fits ? chosen : 0.0);
+      code[m] = fits ? made : C(p.fill);
+      const float back = fabs(chosen) < double(wide) ? float(chosen) * p.step32 : float(chosen * p.step);
+      kept[m] = fits && fabsf(x[m] - back) <= p.bound32 ? 0 : 1;
+    }
+  }
+};
+
+}  // namespace briquette_quantize

@@ -1,0 +1,251 @@
+"""The linear quantizer: values to integer codes at a uniform step, with the bound checked for every value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from briquette import outliers
+from briquette.declare import FusedOp, FusionAccess, FusionSpec
+from briquette.errors import ArchiveError, PipelineError
+from briquette.params import ParamStruct, Scalar
+from briquette.ports import Chunked, PortType, PortValue
+from briquette.stage import PrimeContext, Scope, Stage
+
+from .bound import extent, first_finite, largest_code, range_bound, step_for, toward_zero
+
+#: codes of this magnitude and more are computed in float64 for float32 data too
+_NARROW: Final = 65536.0
+_AUTO: Final = {"float32": "int32", "float64": "int64"}
+_CODE_TYPES: Final = ("auto", "int16", "int32", "int64")
+_PARAMS: Final = ParamStruct(
+    (
+        ("inverse", "float64"),
+        ("step", "float64"),
+        ("inverse32", "float32"),
+        ("step32", "float32"),
+        ("bound", "float64"),
+        ("limit", "float64"),
+        ("bound32", "float32"),
+        ("limit32", "float32"),
+        ("fill", "int64"),
+    )
+)
+_F32: Final = np.dtype(np.float32)
+
+
+@dataclass(frozen=True)
+class LinearQuantizer(Stage):
+    """Quantize values to ``rint(value / step)`` and keep aside, bit for bit, each one that would miss the bound.
+
+    Output ``codes`` is a stream of the code type; output ``outliers`` holds NaN, infinities and every value that its
+    code does not bring back within the bound. A value without a code (not finite, or too large) takes the fill code:
+    that of the stream's first finite value. -0.0 within the bound of 0 comes back as 0.0.
+
+    Parameters
+    ----------
+    code_type : {"auto", "int16", "int32", "int64"}, optional
+        Type of the codes; "auto" (the default) is int32 for float32 data and int64 for float64 data.
+
+    Raises
+    ------
+    PipelineError
+        If `code_type` is anything else.
+
+    Notes
+    -----
+    The step is slightly less than twice the bound (by 2**-7, and for range-relative bounds by one unit in the last place
+    of the largest magnitude), so that hardly any value becomes an outlier through rounding. Codes below 65,536 are
+    computed in the data's type, larger ones in float64; both directions can tell from the code. Quantizing before
+    predicting is the "dual quantization" of cuSZ (Tian et al., 2020), used likewise by SZp and cuSZp (Huang et al., SC'23).
+    """
+
+    code_type: str = "auto"
+
+    name: ClassVar[str] = "linear-quantizer"
+    outputs: ClassVar[tuple[str, ...]] = ("codes", "outliers")
+    needs_bound: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.code_type not in _CODE_TYPES:
+            known = ", ".join(_CODE_TYPES)
+            raise PipelineError(f"code_type = {self.code_type!r} of stage {self.name!r} is unknown; use one of {known}")
+
+    def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
+        """Return the types of codes and outliers; raise `PipelineError` for anything but a float32 or float64 stream."""
+        given = inputs["in"]
+        if given.layout != "stream" or given.dtype not in _AUTO:
+            raise PipelineError(f"stage {self.name!r} takes float32 or float64 values, not {given}; convert them, or leave it out")
+        code = _AUTO[given.dtype] if self.code_type == "auto" else self.code_type
+        return {"codes": PortType(code), "outliers": PortType(given.dtype, "chunked")}
+
+    def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
+        """Return the words of a chunk in which every value is kept aside."""
+        return outliers.max_chunk_words(chunk, types[port].numpy.itemsize)
+
+    def prime_fused_forward_state(self, ctx: PrimeContext) -> Mapping[str, Scalar]:
+        """Resolve the bound, the step and the fill code.
+
+        Returns
+        -------
+        mapping
+            ``eb`` (absolute bound), ``quant_step``, ``inverse_step``, ``fill_code``, and ``range`` for range-relative bounds.
+        """
+        if ctx.bound is None:
+            raise PipelineError(f"stage {self.name!r} needs an error bound; give eb=")
+        if ctx.source is None:
+            raise PipelineError(f"stage {self.name!r} must see the data before it runs; put it at the pipeline's input")
+        dtype, code = ctx.types["in"].numpy, ctx.types["codes"].numpy
+        state: dict[str, Scalar] = {}
+        if ctx.bound.mode == "rel":
+            over = extent(ctx.source)
+            state["range"], eb = range_bound(ctx.bound.eb, over)
+            first: float | None = over.first
+            step, inverse = step_for(eb, over.magnitude, dtype)
+        else:
+            eb, first = ctx.bound.eb, first_finite(ctx.source)
+            step, inverse = step_for(eb, None, dtype)
+        rule = _Rule(eb, step, inverse, 0, dtype, code)
+        fill = 0 if first is None else rule.code_of(first)
+        return {**state, "eb": eb, "quant_step": step, "inverse_step": inverse, "fill_code": fill}
+
+    def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
+        """Quantize ``in``, shape (count,), into ``codes`` and ``outliers``."""
+        values: NDArray[Any] = np.asarray(inputs["in"])
+        rule = _Rule.from_state(scope.state, scope.types)
+        with np.errstate(all="ignore"):
+            codes, kept = rule.quantize(values)
+        if kept is None:
+            return {"codes": codes, "outliers": outliers.none_kept(values.size, scope.chunk)}
+        return {"codes": codes, "outliers": outliers.encode(kept, values, scope.chunk)}
+
+    def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
+        """Bring the values ``in`` back; raise `ArchiveError` if the outliers or the record cannot belong to them."""
+        codes, aside = outputs["codes"], outputs["outliers"]
+        if isinstance(codes, Chunked) or not isinstance(aside, Chunked):
+            raise ArchiveError(f"stage {self.name!r} was not given a stream of codes and chunked outliers")
+        rule = _Rule.from_state(scope.state, scope.types)
+        with np.errstate(all="ignore"):
+            values = rule.dequantize(codes)
+        where, what = outliers.decode(aside, scope.count, scope.chunk, rule.dtype)
+        values[where] = what
+        return {"in": values}
+
+    def fusion_spec(self) -> FusionSpec:
+        """ELEMENTWISE; heads a group."""
+        return FusionSpec(FusionAccess.ELEMENTWISE, 1)
+
+    def fused_op(self) -> FusedOp:
+        """The warp-register policy ``LinearQuantizer``."""
+        return FusedOp("warp-register", "LinearQuantizer", "briquette_quantize/cuda/linear.cuh", _PARAMS, {"head": 1})
+
+    def fused_aux_outputs(self) -> tuple[str, ...]:
+        """The outliers leave the group beside the codes."""
+        return ("outliers",)
+
+    def fused_params(self, state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> Mapping[str, Scalar]:
+        """Return the policy's parameters: the state, and what follows from it for both widths."""
+        rule = _Rule.from_state(state, types)
+        return {
+            "inverse": rule.inverse,
+            "step": rule.step,
+            "inverse32": float(rule.inverse32),
+            "step32": float(rule.step32),
+            "bound": toward_zero(rule.eb, rule.dtype),
+            "limit": largest_code(rule.code, rule.dtype),
+            "bound32": toward_zero(rule.eb, _F32),
+            "limit32": largest_code(rule.code, _F32),
+            "fill": rule.fill,
+        }
+
+
+def _not_negative(state: Mapping[str, Scalar], name: str) -> float:
+    number = state.get(name)
+    if not isinstance(number, float) or not (math.isfinite(number) and number >= 0.0):
+        raise ArchiveError(f"the run record's {name!r} is {number!r}, not a finite number of at least 0")
+    return number
+
+
+class _Rule:
+    """The arithmetic, which every target mirrors bit for bit: float32 and float64 products, `rint`, comparisons."""
+
+    def __init__(self, eb: float, step: float, inverse: float, fill: int, dtype: np.dtype[Any], code: np.dtype[Any]) -> None:
+        self.eb, self.step, self.inverse, self.fill = eb, step, inverse, fill
+        self.dtype, self.code = dtype, code
+        with np.errstate(over="ignore", under="ignore"):
+            self.step32, self.inverse32 = np.float32(step), np.float32(inverse)
+        self._single = dtype.itemsize == 4
+        self._limit = largest_code(code, dtype)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> _Rule:
+        """Take the resolved state; raise `ArchiveError` where it cannot be one (archives are not trusted)."""
+        eb, step, inverse = (_not_negative(state, name) for name in ("eb", "quant_step", "inverse_step"))
+        fill, code = state.get("fill_code"), types["codes"].numpy
+        top = 1 << 8 * code.itemsize - 1
+        if isinstance(fill, bool) or not isinstance(fill, int) or not -top <= fill < top:
+            raise ArchiveError(f"the run record's 'fill_code' is {fill!r}, not an {code} code")
+        return cls(eb, step, inverse, fill, types["in"].numpy, code)
+
+    def code_of(self, value: float) -> int:
+        """Return the code of one value, 0 where it has none that fits."""
+        with np.errstate(all="ignore"):
+            return int(self.quantize(np.array([value], self.dtype))[0][0])
+
+    def quantize(self, values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+        """Return the codes, and which values to keep aside (None: none)."""
+        if not values.size:
+            return np.empty(0, self.code), None
+        bound = self.dtype.type(toward_zero(self.eb, self.dtype))
+        q: NDArray[Any] = values * (self.inverse32 if self._single else np.float64(self.inverse))
+        np.rint(q, out=q)
+        if _within(q, min(self._limit, _NARROW - 1.0) if self._single else self._limit):
+            codes = q.astype(self.code)
+            q *= self.step32 if self._single else np.float64(self.step)  # q is the code already
+            q -= values
+            return (codes, None) if _within(q, bound) else (codes, ~(np.abs(q, out=q) <= bound))
+        codes, fits = self._quantize_any(values, q)
+        miss = self.dequantize(codes)
+        miss -= values
+        kept = ~(np.abs(miss, out=miss) <= bound)
+        kept |= ~fits
+        return codes, kept
+
+    def _quantize_any(self, values: NDArray[Any], q: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return codes, and which of them fit, where `q` holds NaN, large magnitudes or, for float32, both."""
+        if self._single:
+            wide = np.flatnonzero(~(np.abs(q) < np.float32(_NARROW)))
+            q = q.astype(np.float64)
+            q[wide] = np.rint(values[wide].astype(np.float64) * np.float64(self.inverse))
+        fits: NDArray[np.bool_] = np.abs(q) <= self._limit
+        if fits.all():
+            return q.astype(self.code), fits
+        unfit = ~fits
+        q[unfit] = 0.0
+        codes = q.astype(self.code)
+        codes[unfit] = self.fill
+        return codes, fits
+
+    def dequantize(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """Return the values the codes stand for."""
+        values: NDArray[Any] = codes.astype(self.dtype)
+        if not self._single:
+            values *= np.float64(self.step)
+            return values
+        if not values.size or _within(values, _NARROW - 1.0):
+            values *= self.step32
+            return values
+        wide = np.flatnonzero(np.abs(values) >= np.float32(_NARROW))
+        values *= self.step32
+        values[wide] = (codes[wide].astype(np.float64) * np.float64(self.step)).astype(np.float32)
+        return values
+
+
+def _within(values: NDArray[Any], bound: Any) -> bool:
+    """Return whether every magnitude is at most `bound`; false for NaN, which `max` and `min` hand on."""
+    return bool(values.max() <= bound and values.min() >= -bound)

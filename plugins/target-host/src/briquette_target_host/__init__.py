@@ -1,0 +1,1 @@
+"""CPU target of briquette: C++ compiled at run time."""

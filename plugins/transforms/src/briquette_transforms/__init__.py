@@ -1,0 +1,1 @@
+"""Code-to-code transform stages of briquette."""
