@@ -6,9 +6,9 @@ import io
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, cast
 
 #: loads that take longer are noted, in seconds
 SLOW: Final = 1.0
@@ -16,8 +16,8 @@ SLOW: Final = 1.0
 _SHOWN: Final = 200
 
 
-class _Capture(io.TextIOBase):
-    """Stands in for `sys.stdout`, keeping what one thread writes.
+class _Capture:
+    """Stands in for `sys.stdout`, keeping what one thread writes; not a file itself, so that its end closes none.
 
     Other threads, and code that kept a reference to it after the load, write to the stream below.
     """
@@ -30,8 +30,9 @@ class _Capture(io.TextIOBase):
     def write(self, text: str) -> int:
         return (self._text if threading.get_ident() == self._owner else self._below).write(text)
 
-    def flush(self) -> None:
-        self._below.flush()
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
 
     def isatty(self) -> bool:
         return False
@@ -64,7 +65,7 @@ def guarded(work: Callable[[], object]) -> Outcome:
     start = time.perf_counter()
     value: object = None
     error: BaseException | None = None
-    sys.stdout = capture
+    sys.stdout = cast(TextIO, capture)
     try:
         value = work()
     except KeyboardInterrupt:
@@ -72,7 +73,7 @@ def guarded(work: Callable[[], object]) -> Outcome:
     except BaseException as exc:  # SystemExit and its like must not end the program
         error = exc
     finally:
-        if sys.stdout is capture:
+        if cast(object, sys.stdout) is capture:
             sys.stdout = before
         printed = capture.finish()
     seconds = time.perf_counter() - start

@@ -125,9 +125,9 @@ def _read(dist: Distribution) -> FoundPack | None:
     location = _location(dist)
     try:
         metadata = dist.metadata
-        name, version = metadata["Name"], metadata["Version"] or "0"
-        if not name:
+        if "Name" not in metadata or "Version" not in metadata:
             return None  # what an interrupted uninstall leaves behind
+        name, version = metadata["Name"], metadata["Version"]
     except Exception:
         return None
     try:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import discovery
-from .archive import Archive, ArchiveWriter, Header, raw_size, write_raw
+from .archive import Archive, ArchiveWriter, ChunkedSink, Header, raw_size, write_raw
 from .archived import header_for, pipeline_of
 from .arrays import Source, as_output, as_source, as_writable_bytes
 from .bounds import BoundReport, compare, resolve
@@ -200,7 +200,7 @@ def _coded(
     run: Executable, pipe: Pipeline, source: Source, bound: Bound | None, threads: int, out: memoryview | None
 ) -> tuple[RunRecord, memoryview | None]:
     """Return the coded archive, or None where it would have more bytes than the data held raw."""
-    opened: list[tuple[ArchiveWriter, Sink]] = []
+    opened: list[tuple[ArchiveWriter, ChunkedSink]] = []
     mapper = _mapper(run, threads)
     sinks = run.graph.sinks
 
@@ -215,12 +215,13 @@ def _coded(
         return record, None
     try:
         record, values = run.forward(source.flat, bound, threads, open_sink)
-        for (node, port), value in values.items():
-            record.report(node, **{f"{port}_bytes": value.nbytes})
+        for (node, name), value in values.items():
+            record.report(node, **{f"{name}_bytes": value.nbytes})
         if opened:
             writer, sink = opened[0]
             written = values[sinks[0]]
-            assert isinstance(written, Chunked) and written.sizes is sink.sizes
+            assert isinstance(written, Chunked)
+            assert written.sizes is sink.sizes
             writer.close_chunked(written.words.size, source.flat.size)
         else:
             writer = ArchiveWriter(header_for(pipe, source, bound, record.state), len(sinks), out, map=mapper)
@@ -243,7 +244,9 @@ def max_archive_bytes(x: Any) -> int:
     return as_source(x).nbytes + OVERHEAD
 
 
-def decompress(blob: Any, *, target: str | None = None, fusion: str | None = None, threads: int | None = None, out: Any = None) -> NDArray[Any]:
+def decompress(
+    blob: Any, *, target: str | None = None, fusion: str | None = None, threads: int | None = None, out: Any = None
+) -> NDArray[Any]:
     """Return the array an archive holds, with its dtype, byte order and shape.
 
     Parameters
@@ -271,7 +274,7 @@ def decompress_run(
     begin = time.perf_counter()
     archive = Archive.open(blob)
     header = archive.header
-    dtype = np.dtype(header.dtype).newbyteorder(header.byteorder)
+    dtype = np.dtype(header.byteorder + np.dtype(header.dtype).str[1:])
     given = None if out is None else as_output(out, dtype, header.shape)
     if header.raw:
         view = archive.stream(0, header.dtype)
@@ -368,7 +371,7 @@ def verify(blob: Any, original: Any = None, *, target: str | None = None, thread
     restored = as_source(decompress(blob, target=target, threads=threads)).flat
     if header.raw or header.bound is None or np.dtype(header.dtype).kind != "f":
         return VerifyReport(True, 0.0, compare(source.flat, restored, 0.0))
-    eb = resolve(header.bound, source.flat).eb
+    eb = resolve(header.bound, source.flat)
     return VerifyReport(True, eb, compare(source.flat, restored, eb))
 
 

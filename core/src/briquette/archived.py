@@ -52,7 +52,10 @@ def pipeline_of(header: Header) -> Pipeline:
     ArchiveError
         Where stages, parameters and edges make no pipeline.
     """
-    key = tuple((s.node, s.qualified, s.format_version, s.pack_version, tuple(sorted(s.parameters.items(), key=lambda p: p[0]))) for s in header.stages)
+    key = tuple(
+        (s.node, s.qualified, s.format_version, s.pack_version, tuple(sorted(s.parameters.items(), key=lambda p: p[0])))
+        for s in header.stages
+    )
     return _pipeline(discovery.registry(), key, header.edges)
 
 
@@ -71,7 +74,9 @@ def _pipeline(registry: discovery.Registry, key: tuple[StageKey, ...], edges: tu
         except (BriquetteError, TypeError, ValueError, ArithmeticError) as exc:
             raise ArchiveError(f"the archive's parameters of stage {qualified} are impossible: {exc}") from exc
     try:
-        graph = Graph.build(nodes, None if edges is None else [Edge(e.src_node, e.src_port, e.dst_node, e.dst_port) for e in edges])
+        graph = Graph.build(
+            nodes, None if edges is None else [Edge(e.src_node, e.src_port, e.dst_node, e.dst_port) for e in edges]
+        )
     except BriquetteError as exc:
         raise ArchiveError(f"the archive's stages make no pipeline: {exc}") from exc
     return Pipeline.of(graph)

@@ -70,7 +70,9 @@ def _as_numpy(x: Any) -> NDArray[Any]:
         try:
             return np.from_dlpack(x)
         except (BufferError, RuntimeError, TypeError) as exc:
-            raise UnsupportedInput(f"a {type(x).__name__} that is not in host memory needs a target for its device: {exc}") from exc
+            raise UnsupportedInput(
+                f"a {type(x).__name__} that is not in host memory needs a target for its device: {exc}"
+            ) from exc
     if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
         return np.asarray(x)
     raise UnsupportedInput(f"a {type(x).__name__} is no array: pass numpy.asarray(x) with the dtype you mean")

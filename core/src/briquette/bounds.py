@@ -6,6 +6,7 @@ Everything here is float64 arithmetic whose rounding errors are known, so no tol
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,71 +18,79 @@ from numpy.typing import NDArray
 from .record import Bound
 
 _PIECE: Final = 1 << 18
-_MAX: Final = float(np.finfo(np.float64).max)
+_MAX: Final = sys.float_info.max
+
+
+def resolve(bound: Bound, data: NDArray[Any]) -> float:
+    """Return the absolute bound for `data` (any shape, float); 0.0 where a range-relative one meets a constant field."""
+    return bound.eb if bound.mode == "abs" else range_bound(bound.eb, extent(data.reshape(-1)))[1]
 
 
 @dataclass(frozen=True)
-class ResolvedBound:
-    """An absolute bound in float64, with what was learnt about the data on the way.
+class Extent:
+    """Smallest and largest finite value of a stream, and its first one; all 0 where there is none."""
 
-    Attributes
-    ----------
-    eb : float
-        Absolute bound; 0.0 where a range-relative bound meets a constant field.
-    value_range : float or None
-        Range of the finite values, rounded down, at most the largest float64; None in ``abs`` mode.
-    largest : float or None
-        Largest magnitude of the finite values; None in ``abs`` mode.
-    """
+    lo: float
+    hi: float
+    first: float
 
-    eb: float
-    value_range: float | None = None
-    largest: float | None = None
-
-
-def resolve(bound: Bound, data: NDArray[Any]) -> ResolvedBound:
-    """Return the absolute bound for `data` (any shape, float): ``rel * range``, rounded down."""
-    if bound.mode == "abs":
-        return ResolvedBound(bound.eb)
-    low, high = finite_range(data)
-    exact = Fraction(high) - Fraction(low)
-    value_range = round_down(exact)
-    if math.isinf(high - low):  # too wide for float64: halve first, as every target does
-        half = round_down(Fraction(high / 2) - Fraction(low / 2))
-        eb = min(2.0 * round_down(Fraction(bound.eb) * Fraction(half)), _MAX)
-        return ResolvedBound(eb, min(2.0 * half, _MAX), max(abs(low), abs(high)))
-    eb = round_down(Fraction(bound.eb) * Fraction(value_range))
-    return ResolvedBound(eb, value_range, max(abs(low), abs(high)))
+    @property
+    def magnitude(self) -> float:
+        return max(abs(self.lo), abs(self.hi))
 
 
 def round_down(exact: Fraction) -> float:
-    """Return the largest float64 not above `exact` >= 0 (at most the largest finite one)."""
+    """Return the largest float64 that is not above `exact`."""
     try:
-        value = float(exact)
+        near = float(exact)
     except OverflowError:
-        return _MAX
-    if math.isinf(value):
-        return _MAX
-    return math.nextafter(value, 0.0) if Fraction(value) > exact else value
+        return _MAX if exact > 0 else -math.inf
+    return math.nextafter(near, -math.inf) if Fraction(near) > exact else near
 
 
-def finite_range(data: NDArray[Any]) -> tuple[float, float]:
-    """Return (lowest, highest) of the finite values of `data` as float64; (0.0, 0.0) where there are none."""
-    low, high = math.inf, -math.inf
-    for piece in _pieces(data.reshape(-1)):
-        a, b = float(piece.min()), float(piece.max())
-        if not (math.isfinite(a) and math.isfinite(b)):
-            kept = piece[np.isfinite(piece)]
-            if not kept.size:
+def first_finite(values: NDArray[Any]) -> float | None:
+    """Return the first finite value, or None."""
+    for piece in _pieces(values):
+        finite = np.isfinite(piece)
+        at = int(finite.argmax())
+        if finite[at]:
+            return float(piece[at])
+    return None
+
+
+def extent(values: NDArray[Any]) -> Extent:
+    """Return the extent of the finite values."""
+    first = first_finite(values)
+    if first is None:
+        return Extent(0.0, 0.0, 0.0)
+    lo = hi = first
+    for piece in _pieces(values):
+        low, high = float(piece.min()), float(piece.max())  # NaN and infinities show here
+        if not (math.isfinite(low) and math.isfinite(high)):
+            finite = piece[np.isfinite(piece)]
+            if not finite.size:
                 continue
-            a, b = float(kept.min()), float(kept.max())
-        low, high = min(low, a), max(high, b)
-    return (low, high) if low <= high else (0.0, 0.0)
+            low, high = float(finite.min()), float(finite.max())
+        lo, hi = min(lo, low), max(hi, high)
+    return Extent(lo, hi, first)
 
 
-def _pieces(flat: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    for at in range(0, flat.size, _PIECE):
-        yield flat[at : at + _PIECE]
+def _pieces(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    size = 64
+    at = 0
+    while at < values.size:  # the first pieces are short: the first finite value is nearly always at the front
+        yield values[at : at + size]
+        at += size
+        size = min(_PIECE, 8 * size)
+
+
+def range_bound(relative: float, over: Extent) -> tuple[float, float]:
+    """Return the range of the finite values and the absolute bound ``relative * range``, both rounded down."""
+    if math.isfinite(over.hi - over.lo):
+        span = round_down(Fraction(over.hi) - Fraction(over.lo))
+        return span, round_down(Fraction(relative) * Fraction(span))
+    half = round_down((Fraction(over.hi) - Fraction(over.lo)) / 2)
+    return min(2.0 * half, _MAX), min(2.0 * round_down(Fraction(relative) * Fraction(half)), _MAX)
 
 
 @dataclass(frozen=True)
@@ -122,7 +131,7 @@ def compare(original: NDArray[Any], restored: NDArray[Any], eb: float) -> BoundR
     x, y = original.reshape(-1), restored.reshape(-1)
     bits = np.dtype(f"u{x.dtype.itemsize}")
     violations = specials = 0
-    largest, square, first = 0.0, 0.0, -1
+    largest, square, count, first = 0.0, 0.0, 0, -1
     for at in range(0, x.size, _PIECE):
         raw, back = x[at : at + _PIECE], y[at : at + _PIECE]
         finite = np.isfinite(raw)
@@ -143,7 +152,8 @@ def compare(original: NDArray[Any], restored: NDArray[Any], eb: float) -> BoundR
         if kept.size:
             largest = max(largest, float(np.nan_to_num(kept.max(), nan=math.inf)))
             square += float(np.sum(kept * kept))
-    low, high = finite_range(x) if x.size else (0.0, 0.0)
-    count = max(x.size, 1)
-    psnr = math.inf if square == 0.0 else 20 * math.log10(max(high - low, 5e-324)) - 10 * math.log10(square / count)
+            count += kept.size
+    over_all = extent(x)
+    width = max(over_all.hi - over_all.lo, 5e-324)
+    psnr = math.inf if square == 0.0 else 20 * math.log10(width) - 10 * math.log10(square / count)
     return BoundReport(violations, specials, largest, first, psnr)

@@ -57,7 +57,7 @@ class FusedOp:
     Parameters
     ----------
     strategy : str
-        Name of the harness (execution model) the policy is written for, such as ``"warp-register"``.
+        Name of the harness (execution model) the policy is written for.
     op_name : str
         The policy's type name, unqualified. It lives in the namespace named like the header's package.
     include_header : str

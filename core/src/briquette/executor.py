@@ -97,7 +97,9 @@ class Executable:
             self._drop(plan, i, values)
         return record, {p: values[p] for p in self.graph.sinks}
 
-    def _prime(self, step: Step, values: Mapping[NodePort, PortValue], record: RunRecord, bound: Bound | None, count: int) -> None:
+    def _prime(
+        self, step: Step, values: Mapping[NodePort, PortValue], record: RunRecord, bound: Bound | None, count: int
+    ) -> None:
         for node in step.nodes:
             stage = self.graph.nodes[node]
             source = values.get(self.graph.sources[node, stage.inputs[0]])
@@ -144,7 +146,9 @@ class Executable:
                 inputs = {p: self._input(node, p, values, local, begin, end, step) for p in stage.inputs}
                 outputs = stage.forward(inputs, self._scope(node, record, end - begin))
                 for port in stage.outputs:
-                    local[node, port] = _check_value(outputs[port], self.plan.types[node][port], node, port, end - begin, self.plan.chunk)
+                    local[node, port] = _check_value(
+                        outputs[port], self.plan.types[node][port], node, port, end - begin, self.plan.chunk
+                    )
             inner = {self.graph.sources[n, self.graph.nodes[n].inputs[0]] for n in step.nodes[1:]}
             for key, value in local.items():
                 if key not in inner:
@@ -162,7 +166,14 @@ class Executable:
         return found
 
     def _input(
-        self, node: str, port: str, values: Mapping[NodePort, PortValue], local: Mapping[NodePort, PortValue], begin: int, end: int, step: Step
+        self,
+        node: str,
+        port: str,
+        values: Mapping[NodePort, PortValue],
+        local: Mapping[NodePort, PortValue],
+        begin: int,
+        end: int,
+        step: Step,
     ) -> PortValue:
         key = self.graph.sources[node, port]
         if key in local:
@@ -216,7 +227,9 @@ class Executable:
             raise DeclarationError("no stage that reads the pipeline's input gave it back: its inverse must return every input")
         if result is not out:
             if result.shape != out.shape or result.dtype != out.dtype:
-                raise ArchiveError(f"the archive decodes to {result.size} elements of {result.dtype}, its header says {out.size} of {out.dtype}")
+                raise ArchiveError(
+                    f"the archive decodes to {result.size} elements of {result.dtype}, its header says {out.size} of {out.dtype}"
+                )
             out[:] = result
         return out
 
@@ -322,7 +335,9 @@ def _check_value(value: PortValue, kind: PortType, node: str, port: str, count: 
     """Hold a stage's NumPy form to what it declared."""
     if isinstance(value, Chunked):
         if kind.layout != "chunked" or value.sizes.size != -(-count // chunk):
-            raise DeclarationError(f"{node}.{port} is {kind}: got {value.sizes.size} chunk sizes for {count} elements in chunks of {chunk}")
+            raise DeclarationError(
+                f"{node}.{port} is {kind}: got {value.sizes.size} chunk sizes for {count} elements in chunks of {chunk}"
+            )
     elif kind.layout != "stream" or value.dtype != kind.numpy or value.shape != (count,):
         raise DeclarationError(f"{node}.{port} should be {kind} of shape ({count},), got {value.dtype} of shape {value.shape}")
     return value

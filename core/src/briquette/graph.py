@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -65,6 +66,7 @@ class Graph:
         names = list(nodes)
         implied = chain_edges(nodes)
         all_edges = implied if edges is None else list(edges)
+        _check_ports(nodes, all_edges)
         fed = {(e.dst, e.dst_port) for e in all_edges}
         open_ports = [(n, p) for n in names for p in nodes[n].inputs if (n, p) not in fed]
         has_input = any(e.src == INPUT for e in all_edges)
@@ -74,29 +76,18 @@ class Graph:
             has_input = True
         if open_ports:
             ports = ", ".join(f"{n}.{p}" for n, p in open_ports)
-            raise PipelineError(f"input ports without a source: {ports}; connect them, or leave exactly one for the pipeline's input")
+            raise PipelineError(
+                f"input ports without a source: {ports}; connect them, or leave exactly one for the pipeline's input"
+            )
         if not has_input:
             raise PipelineError("no stage reads the pipeline's input")
-        graph = Graph(dict(nodes), tuple(all_edges), set(all_edges) == {Edge(INPUT, INPUT_PORT, names[0], nodes[names[0]].inputs[0]), *implied})
-        graph._check_ports()
+        graph = Graph(
+            dict(nodes),
+            tuple(all_edges),
+            set(all_edges) == {Edge(INPUT, INPUT_PORT, names[0], nodes[names[0]].inputs[0]), *implied},
+        )
         _ = graph.order  # finds cycles
         return graph
-
-    def _check_ports(self) -> None:
-        fed: dict[NodePort, Edge] = {}
-        for e in self.edges:
-            if e.src != INPUT and e.src not in self.nodes:
-                raise PipelineError(f"edge {e}: there is no node {e.src!r}; nodes: {', '.join(self.nodes)}")
-            if e.dst not in self.nodes:
-                raise PipelineError(f"edge {e}: there is no node {e.dst!r}; nodes: {', '.join(self.nodes)}")
-            outputs = self.nodes[e.src].outputs if e.src != INPUT else (INPUT_PORT,)
-            if e.src_port not in outputs:
-                raise PipelineError(f"edge {e}: {e.src or 'the input'} has no output {e.src_port!r}; it has: {', '.join(outputs)}")
-            if e.dst_port not in self.nodes[e.dst].inputs:
-                raise PipelineError(f"edge {e}: {e.dst} has no input {e.dst_port!r}; it has: {', '.join(self.nodes[e.dst].inputs)}")
-            if (e.dst, e.dst_port) in fed:
-                raise PipelineError(f"{e.dst}.{e.dst_port} is fed twice: by {fed[e.dst, e.dst_port]} and by {e}")
-            fed[e.dst, e.dst_port] = e
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -138,7 +129,7 @@ class Graph:
     @cached_property
     def sinks(self) -> tuple[NodePort, ...]:
         """Output ports nothing consumes: what the archive holds, the last node's first."""
-        return tuple((n, p) for n in reversed(self.nodes) for p in self.nodes[n].outputs if (n, p) not in self.consumers)
+        return tuple((n, p) for n in reversed(list(self.nodes)) for p in self.nodes[n].outputs if (n, p) not in self.consumers)
 
     @cached_property
     def chunk(self) -> int:
@@ -146,7 +137,10 @@ class Graph:
         spans = self._spans
         unit = math.lcm(*spans)
         if unit > CHUNK_LIMIT:
-            raise PipelineError(f"the stages' spans {sorted(set(spans))} have the least common multiple {unit}, above {CHUNK_LIMIT} elements; choose spans that divide one another")
+            raise PipelineError(
+                f"the stages' spans {sorted(set(spans))} have the least common multiple {unit}, "
+                f"above {CHUNK_LIMIT} elements; choose spans that divide one another"
+            )
         return max(CHUNK_TARGET // unit, 1) * unit
 
     @property
@@ -188,4 +182,21 @@ class Graph:
 def chain_edges(nodes: Mapping[str, Stage]) -> list[Edge]:
     """Return the edges that connect the main ports of `nodes` one after another."""
     names = list(nodes)
-    return [Edge(a, nodes[a].outputs[0], b, nodes[b].inputs[0]) for a, b in zip(names, names[1:], strict=False)]
+    return [Edge(a, nodes[a].outputs[0], b, nodes[b].inputs[0]) for a, b in itertools.pairwise(names)]
+
+
+def _check_ports(nodes: Mapping[str, Stage], edges: Iterable[Edge]) -> None:
+    fed: dict[NodePort, Edge] = {}
+    for e in edges:
+        if e.src != INPUT and e.src not in nodes:
+            raise PipelineError(f"edge {e}: there is no node {e.src!r}; nodes: {', '.join(nodes)}")
+        if e.dst not in nodes:
+            raise PipelineError(f"edge {e}: there is no node {e.dst!r}; nodes: {', '.join(nodes)}")
+        outputs = nodes[e.src].outputs if e.src != INPUT else (INPUT_PORT,)
+        if e.src_port not in outputs:
+            raise PipelineError(f"edge {e}: {e.src or 'the input'} has no output {e.src_port!r}; it has: {', '.join(outputs)}")
+        if e.dst_port not in nodes[e.dst].inputs:
+            raise PipelineError(f"edge {e}: {e.dst} has no input {e.dst_port!r}; it has: {', '.join(nodes[e.dst].inputs)}")
+        if (e.dst, e.dst_port) in fed:
+            raise PipelineError(f"{e.dst}.{e.dst_port} is fed twice: by {fed[e.dst, e.dst_port]} and by {e}")
+        fed[e.dst, e.dst_port] = e

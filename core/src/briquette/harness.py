@@ -45,8 +45,12 @@ class Overflow(Exception):
 class Sink(Protocol):
     """Where a group writes the chunked value of its tail: memory the archive owns, or a temporary."""
 
-    sizes: Words
-    words: Words  # capacity, not the final size
+    @property
+    def sizes(self) -> Words: ...
+
+    @property
+    def words(self) -> Words:
+        """The room there is, not the final size."""
 
 
 @dataclass(frozen=True)

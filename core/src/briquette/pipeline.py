@@ -109,26 +109,29 @@ class Pipeline:
                 text = Path(source).read_text(encoding="utf-8")
             except OSError as exc:
                 raise UsageError(f"cannot read the pipeline {source}: {exc.strerror or exc}") from exc
-            return Pipeline.from_spec(pipeline_toml.loads(text))
+            return Pipeline.from_spec(pipeline_toml.loads(text, str(source)))
         return Pipeline.from_spec(pipeline_toml.loads(source))
 
     @staticmethod
     def from_preset(name: str) -> Pipeline:
         """Load the preset `name`."""
-        return Pipeline.from_toml(discovery.registry().preset(name) + "\n")
+        return Pipeline.from_spec(pipeline_toml.loads(discovery.registry().preset(name), f"preset {name}"))
 
     def to_toml(self) -> str:
         """Return TOML from which `from_toml` builds an equal pipeline."""
         registry = discovery.registry()
         stages = tuple(
-            pipeline_toml.StageSpec(node, registry.qualified(type(stage)), stage.parameters()) for node, stage in self.graph.nodes.items()
+            pipeline_toml.StageSpec(node, registry.qualified(type(stage)), stage.parameters())
+            for node, stage in self.graph.nodes.items()
         )
         edges = None if self.graph.linear else tuple((e.src, e.src_port, e.dst, e.dst_port) for e in self.graph.edges)
         return pipeline_toml.dumps(pipeline_toml.PipelineSpec(stages, edges, self.bound, self.title, self.description))
 
     # -- planning and running ------------------------------------------------------------------------------
 
-    def executable(self, dtype: str, target: str | None = None, fusion: str | None = None, chunk: int | None = None) -> Executable:
+    def executable(
+        self, dtype: str, target: str | None = None, fusion: str | None = None, chunk: int | None = None
+    ) -> Executable:
         """Return the plan for `dtype` with what runs it; the most recent ones are kept.
 
         `chunk` is the archive chunk that an archive at hand states; default: what the stages' spans give.
@@ -176,7 +179,11 @@ class Pipeline:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Pipeline):
             return NotImplemented
-        return dict(self.graph.nodes) == dict(other.graph.nodes) and set(self.graph.edges) == set(other.graph.edges) and self.bound == other.bound
+        return (
+            dict(self.graph.nodes) == dict(other.graph.nodes)
+            and set(self.graph.edges) == set(other.graph.edges)
+            and self.bound == other.bound
+        )
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -7,13 +7,13 @@
     eb = 1e-3
     mode = "rel"
     [[stage]]
-    use = "linear-quantizer"       # or "distribution:linear-quantizer"
-    node = "quantizer"             # optional: the stage's name by default, then with -2, -3, ...
+    use = "my-stage"               # or "distribution:my-stage"
+    node = "first"                 # optional: the stage's name by default, then with -2, -3, ...
     [stage.params]
-    code_type = "auto"
+    order = 2
     [[edge]]                       # optional: without any, the stages form a chain
-    from = "quantizer.codes"       # node.port; "in" alone is the pipeline's own input
-    to = "lorenzo-1d.in"
+    from = "first.out"             # node.port; "in" alone is the pipeline's own input
+    to = "second.in"
 
 A description is only text made regular: whether its stages exist and fit together is for the pipeline to check.
 """

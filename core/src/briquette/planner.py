@@ -5,6 +5,7 @@ It sees declarations only. Which sequences of roles a harness runs is the harnes
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,9 @@ FusionMode = Literal["off", "auto", "force"]
 FUSION_MODES: Final[tuple[str, ...]] = get_args(FusionMode)
 
 
-def make_plan(graph: Graph, dtype: str, target: Target | None, harnesses: Iterable[Harness], fusion: str, chunk: int | None = None) -> Plan:
+def make_plan(
+    graph: Graph, dtype: str, target: Target | None, harnesses: Iterable[Harness], fusion: str, chunk: int | None = None
+) -> Plan:
     """Plan both directions.
 
     Parameters
@@ -91,7 +94,7 @@ class _Planner:
         for path in self._paths(reasons):
             steps += self._steps(path, reasons)
         rank = {n: i for i, n in enumerate(self.graph.order)}
-        steps.sort(key=lambda s: rank[s.nodes[-1]])
+        steps.sort(key=lambda s: rank[s.nodes[0]])  # a group waits for its head only
         together = {(a, b) for s in steps if s.kind == "fused" for a, b in zip(s.nodes, s.nodes[1:], strict=False)}
         elided = tuple((a, self.graph.nodes[a].outputs[0]) for a, _ in sorted(together, key=lambda e: rank[e[0]]))
         if self.direction == "inverse":
@@ -215,7 +218,7 @@ class _Planner:
                 steps.append(Step((node,), "numpy"))
         if local:
             steps.append(Step(tuple(local), "numpy"))
-        for a, b in zip(path, path[1:], strict=False):
+        for a, b in itertools.pairwise(path):
             reasons[a, b] = "the numpy target is the reference and runs no kernels"
         return steps
 
@@ -236,7 +239,7 @@ class _Planner:
             source = at.get(port[0])
             if self.direction == "forward":
                 born = 0 if source is None else source
-                dies = max(readers, default=last)
+                dies = last if source is None else max(readers, default=last)  # the input stays the caller's
             else:
                 born = min(readers, default=0)
                 dies = last if source is None else source

@@ -14,9 +14,7 @@ Layout = Literal["stream", "chunked"]
 Words = NDArray[np.uint32]
 
 #: dtypes a stream port may carry
-STREAM_DTYPES: Final = frozenset(
-    {"float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}
-)
+STREAM_DTYPES: Final = frozenset({"float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
 
 #: dtypes of quantization codes: what predictors, transforms and coders work on
 CODE_DTYPES: Final = frozenset({"int16", "uint16", "int32", "uint32", "int64", "uint64"})

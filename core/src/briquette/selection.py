@@ -25,21 +25,20 @@ def choose_target(name: str | None) -> Target | None:
         Where no such target is installed.
     """
     if name is None:
-        name = os.environ.get("BRIQUETTE_TARGET") or discovery.settings().target or None
+        name = discovery.settings().target
     if name == REFERENCE:
         return None
-    targets = discovery.registry().targets()
     if name is None:
-        usable = [t for t in targets if t.unavailable() is None]
+        usable = [t for t in discovery.registry().targets() if t.unavailable() is None]
         return max(usable, key=lambda t: t.priority, default=None)
-    for target in targets:
-        if target.name == name:
-            reason = target.unavailable()
-            if reason is not None:
-                raise TargetUnavailable(f"target {name!r} cannot run here: {reason}")
-            return target
-    known = ", ".join([REFERENCE, *(t.name for t in targets)])
-    raise LookupFailed(f"there is no target {name!r}; installed: {known}")
+    try:
+        target = discovery.registry().target(name)
+    except LookupFailed as exc:
+        raise LookupFailed(f"{exc}; {REFERENCE!r} is always there") from None
+    reason = target.unavailable()
+    if reason is not None:
+        raise TargetUnavailable(f"target {name!r} cannot run here: {reason}")
+    return target
 
 
 def fusion_mode(asked: str | None) -> str:

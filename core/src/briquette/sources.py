@@ -1,6 +1,6 @@
 """The headers a generated kernel includes: where they lie, what they say, and who ships them.
 
-A pack's device policies are package data, included pack-qualified (``<briquette_lorenzo/cuda/lorenzo1d.cuh>``).
+A pack's device policies are package data, included pack-qualified (``<a_pack/cuda/a_policy.cuh>``).
 Finding them never imports the pack, so a pack whose Python part is broken or slow does not matter here, and it
 works where packages are installed in a zip file or under a path the compiler could not open.
 """

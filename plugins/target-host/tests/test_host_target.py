@@ -222,6 +222,25 @@ def test_an_error_in_generated_code_names_the_pack_it_speaks_of(cache: Cache, mo
     assert ">     7 | static_assert" in message
 
 
+def test_an_error_inside_a_harness_names_the_policy_it_was_given(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_distributions", lambda: {"pack_a": ["briquette-pack-a"], "harness": ["briquette-harness"]})
+    headers = {
+        "pack_a/cuda/op.cuh": "namespace pack_a { struct Op { int x; }; }\n",
+        "harness/cuda/run.cuh": "namespace harness {\ntemplate <class Op> int run() { return Op{}.y; }\n}\n",
+    }
+    text = f"""#include <stdint.h>
+#include <harness/cuda/run.cuh>
+#include <pack_a/cuda/op.cuh>
+{EXPORT} int32_t f(uint64_t *) {{ return harness::run<pack_a::Op>(); }}
+"""
+    with pytest.raises(CompileError) as raised:
+        HostTarget(cache=cache, headers=headers).compile(KernelSource("run", text, ("f",)))
+    message = str(raised.value)
+    assert "<harness/cuda/run.cuh> belongs to briquette-harness" in message
+    assert "the message speaks of pack_a, which belongs to briquette-pack-a" in message
+    assert "speaks of harness" not in message
+
+
 def test_an_option_the_compiler_refuses_is_a_compile_error(cache: Cache) -> None:
     with pytest.raises(CompileError, match="-fno-such-option"):
         HostTarget(("-fno-such-option=3",), cache=cache, headers=HEADERS).compile(SOURCE)

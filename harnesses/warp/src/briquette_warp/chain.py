@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ def refuse_chain(chain: Sequence[Member], chunk: int) -> str | None:
         if why is not None:
             return f"{member.node}: {why}"
     spans = sorted({m.spec.span for m in chain if m.spec.access is FusionAccess.REGION_LOCAL})
-    for small, large in zip(spans, spans[1:], strict=False):
+    for small, large in itertools.pairwise(spans):
         if large % small:
             return f"the regions of {small} and {large} elements do not divide one another"
     return None
@@ -67,7 +68,9 @@ def _refuse_member(member: Member, position: int, size: int, chunk: int) -> str 
     if member.main_in.dtype in FLOATS:
         return "it reads floating-point values but does not declare geometry head=1; only a quantizer head may"
     if member.stage.fused_aux_outputs():
-        return f"it declares the aux output {', '.join(member.stage.fused_aux_outputs())}; this harness takes one from a head only"
+        return (
+            f"it declares the aux output {', '.join(member.stage.fused_aux_outputs())}; this harness takes one from a head only"
+        )
     if is_coder(member):
         if position != size - 1:
             return "a SEGMENT_CODEC ends a group; nothing can follow it"

@@ -29,7 +29,9 @@ def host_source(parts: Composition, direction: Direction) -> KernelSource:
         "}",
         "",
     ]
-    return KernelSource(f"warp-{direction}-{'-'.join(m.op.op_name for m in parts.members)}", "\n".join(lines), (ENTRY[direction],))
+    return KernelSource(
+        f"warp-{direction}-{'-'.join(m.op.op_name for m in parts.members)}", "\n".join(lines), (ENTRY[direction],)
+    )
 
 
 def _ops(parts: Composition) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +20,24 @@ from .chain import Composition
 from .compose import ENTRY
 
 # the slots of cuda/host.cuh
-(IN, COUNT, BEGIN, END, PARAMS, STREAM, SIZES, WORDS, WORDS_ROOM, SIDE_SIZES, SIDE, SIDE_ROOM, WORDS_USED, SIDE_USED, NEXT, KEPT) = range(16)
+(
+    IN,
+    COUNT,
+    BEGIN,
+    END,
+    PARAMS,
+    STREAM,
+    SIZES,
+    WORDS,
+    WORDS_ROOM,
+    SIDE_SIZES,
+    SIDE,
+    SIDE_ROOM,
+    WORDS_USED,
+    SIDE_USED,
+    NEXT,
+    KEPT,
+) = range(16)
 (I_OUT, I_COUNT, I_BEGIN, I_END, I_PARAMS, I_STREAM, I_SIZES, I_WORDS, I_SIDE_SIZES, I_SIDE, I_BAD) = range(11)
 DONE, WORDS_FULL, SIDE_FULL, DAMAGED = range(4)
 
@@ -77,7 +95,15 @@ class HostProgram(GroupProgram):
         return found
 
     def _encode(
-        self, source: NDArray[Any], run: GroupRun, params: NDArray[np.uint8], sizes: Words, words: Words, side_sizes: Words, begin: int, end: int
+        self,
+        source: NDArray[Any],
+        run: GroupRun,
+        params: NDArray[np.uint8],
+        sizes: Words,
+        words: Words,
+        side_sizes: Words,
+        begin: int,
+        end: int,
     ) -> _Part:
         """Code the chunks [begin, end); the side buffer grows until everything is kept."""
         side = np.empty(0, np.uint32)
@@ -144,7 +170,10 @@ class HostProgram(GroupProgram):
             if parts.side is not None:
                 slots[[I_SIDE_SIZES, I_SIDE]] = side.sizes.ctypes.data, side.words.ctypes.data + 4 * int(side_offsets[begin])
             if self._module.call(self._entry, slots) != DONE:
-                raise ArchiveError(f"chunk {int(slots[I_BAD])} is damaged: its words cannot have been written by {' + '.join(m.node for m in parts.members)}")
+                raise ArchiveError(
+                    f"chunk {int(slots[I_BAD])} is damaged: its words cannot have been written by "
+                    + " + ".join(m.node for m in parts.members)
+                )
 
         self._target.map(work, _blocks(run.chunks), run.threads)
         return out
@@ -154,7 +183,7 @@ def _ranges(chunks: int, threads: int) -> list[tuple[int, int]]:
     """Cut `chunks` into one range a thread, none empty; a stream without chunks has one empty range."""
     count = max(min(threads, chunks), 1)
     cuts = [chunks * i // count for i in range(count + 1)]
-    return list(zip(cuts, cuts[1:], strict=False))
+    return list(itertools.pairwise(cuts))
 
 
 def _blocks(chunks: int) -> list[tuple[int, int]]:

@@ -64,7 +64,7 @@ class PlainRate(Stage):
         values = _fold(codes)
         widths = bit_lengths(values, self.segment)
         blocks = self.segment // BLOCK
-        value, offsets = lay_out(widths, widths * np.int64(blocks), scope.count, scope.chunk, self.segment)
+        value, offsets = lay_out(widths, widths.astype(np.int64) * blocks, scope.count, scope.chunk, self.segment)
         _blocks.pack(values, *self._per_block(widths, offsets), value.words)
         return {"out": value}
 
@@ -75,7 +75,7 @@ class PlainRate(Stage):
             raise ArchiveError("stage 'plain-rate' was given a stream to decode, not a chunked value")
         dtype = scope.types["in"].numpy
         widths = read_meta(value, scope.count, scope.chunk, self.segment, 8 * dtype.itemsize)
-        offsets = locate(value, widths * np.int64(self.segment // BLOCK), scope.count, scope.chunk, self.segment)
+        offsets = locate(value, widths.astype(np.int64) * (self.segment // BLOCK), scope.count, scope.chunk, self.segment)
         values = _blocks.unpack(value.words, *self._per_block(widths, offsets))[: scope.count]
         return {"in": (_unfold(values) if dtype.kind == "i" else values).astype(dtype, copy=False)}
 

@@ -14,7 +14,7 @@ from briquette.selection import REFERENCE, choose_target
 
 from . import files, options, tables
 from .exits import ExitCode
-from .measure import Contender, Timing, race, speedups
+from .measure import Contender, Timing, fusion_modes, race, speedups
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,7 +107,7 @@ def _contenders(pipelines: Sequence[str], targets: Sequence[str], modes: Sequenc
     for label, pipe in loaded:
         for target in names:
             # the reference has no kernels to fuse: one line for it is enough
-            for fusion in modes or (("auto",) if target == REFERENCE else ("off", "auto")):
+            for fusion in fusion_modes(modes or (("auto",) if target == REFERENCE else ("off", "auto"))):
                 yield Contender(label, pipe, target, fusion)
 
 

@@ -102,7 +102,7 @@ def _tell(source: Path, facts: dict[str, Any]) -> None:
     elif facts["eb"] is not None:
         click.echo(f"bound {facts['eb']:.6g}, outliers {facts['outliers']:,}")
     if "largest_error" in facts:
-        click.echo(f"largest error {facts['largest_error']:.6g}, PSNR {tables.decibels(facts['psnr'])} dB")
+        click.echo(f"largest error {facts['largest_error']:.6g}, PSNR {tables.psnr_words(facts['psnr'])}")
     groups = "; ".join(" + ".join(group) for group in facts["fused"])
     click.echo(f"target {facts['target']}, {f'fused {groups}' if groups else 'nothing fused'}, {facts['seconds']:.3f} s")
 

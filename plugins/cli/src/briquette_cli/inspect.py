@@ -34,37 +34,43 @@ def info(archive: Path, as_json: bool) -> None:
 
 
 def _rows(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
-    rows: list[tuple[str, object]] = []
-    for name, value in facts.items():
-        label = name.replace("_", " ")
-        if isinstance(value, Mapping) and "mode" in value:
-            rows.append((label, f"{tables.mode_words(value['mode'])} {value.get('eb')}"))
-        elif isinstance(value, Mapping):
-            for key, inner in value.items():
-                rows.append((f"{label} {key}", _cell(inner)))
-        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
-            rows += [(f"{label} {i}", _cell(entry)) for i, entry in enumerate(value, 1)]
-        elif name == "shape":
-            rows.append((label, tables.shape_words(value)))
-        elif name.endswith("bytes") and isinstance(value, int):
-            rows.append((label, f"{value:,}"))
-        elif isinstance(value, float):
-            rows.append((label, f"{value:.6g}"))
-        else:
-            rows.append((label, _cell(value)))
+    order = {"<": "little-endian", ">": "big-endian"}[facts["byteorder"]]
+    rows: list[tuple[str, object]] = [
+        ("array", f"{facts['dtype']}, {tables.shape_words(facts['shape'])} ({facts['elements']:,} elements), {order}"),
+        ("sizes", f"{facts['original_bytes']:,} -> {facts['archive_bytes']:,} bytes, ratio {facts['ratio']:.2f}"),
+        ("bound", _bound_words(facts)),
+    ]
+    if facts["raw"]:
+        rows.append(("held raw", "the coded form would have been larger"))
+    for i, stage in enumerate(facts["stages"]):
+        pack, _, name = stage["stage"].partition(":")
+        node = f" as {stage['node']}" if stage["node"] != name else ""
+        given = ", ".join(f"{k}={v}" for k, v in stage["parameters"].items()) or "no parameters"
+        whose = f"{pack} {stage['pack_version']}, format {stage['format_version']}"
+        rows.append(("stages" if i == 0 else "", f"{name}{node}: {given} ({whose})"))
+    for i, (a, out, b, into) in enumerate(facts["edges"] or ()):
+        rows.append(("edges" if i == 0 else "", f"{f'{a}.{out}' if a else 'the input'} -> {b}.{into}"))
+    for i, (node, state) in enumerate(facts["state"].items()):
+        rows.append(("resolved" if i == 0 else "", f"{node}: " + ", ".join(f"{k} {v}" for k, v in state.items())))
+    for i, seg in enumerate(facts["segments"]):
+        words = (
+            f"{seg['kind']}, {seg['elements']:,} elements: table {seg['table_bytes']:,}, payload {seg['payload_bytes']:,} bytes"
+        )
+        rows.append(("segments" if i == 0 else "", words))
+    rows.append(
+        ("layout", f"format {facts['format']}, header {facts['header_bytes']} bytes, chunks of {facts['chunk']:,} elements")
+    )
+    rows.append(("written by", f"briquette-core {facts['core_version']}"))
     return rows
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{k} {_cell(v)}" for k, v in value.items() if v not in ({}, [], ""))
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_cell(v) for v in value) or "none"
-    return (
-        {None: "none", True: "yes", False: "no"}.get(value, str(value))
-        if value is None or isinstance(value, bool)
-        else str(value)
-    )
+def _bound_words(facts: Mapping[str, Any]) -> str:
+    bound = facts["bound"]
+    if bound is None:
+        return "none (lossless)"
+    resolved = [state["eb"] for state in facts["state"].values() if "eb" in state]
+    absolute = f", {resolved[0]} in absolute terms" if bound["mode"] != "abs" and resolved else ""
+    return f"{tables.mode_words(bound['mode'])} {bound['eb']}{absolute}"
 
 
 @click.command()
@@ -104,7 +110,7 @@ def verify(ctx: click.Context, archive: Path, original: Path | None, as_json: bo
             of = f" of the bound {report.eb:.6g}" if report.eb is not None else ""
             share = f" ({bound.largest_error / report.eb:.4f}{of})" if report.eb else of
             click.echo(f"bound: {'kept' if bound.ok else 'VIOLATED'}; largest error {bound.largest_error:.6g}{share}")
-            click.echo(f"PSNR: {tables.decibels(bound.psnr)}{'' if math.isinf(bound.psnr) else ' dB'}")
+            click.echo(f"PSNR: {tables.psnr_words(bound.psnr)}")
             if not bound.ok:
                 click.echo(
                     f"{bound.violations:,} values beyond the bound, {bound.specials_changed:,} NaN or infinities changed, "

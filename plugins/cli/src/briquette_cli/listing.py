@@ -89,7 +89,7 @@ def _stage(registry: discovery.Registry, name: str) -> dict[str, Any]:
 
 
 def _parameters(cls: type[Stage]) -> dict[str, Any]:
-    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     return {f.name: None if f.default is dataclasses.MISSING else f.default for f in fields}
 
 

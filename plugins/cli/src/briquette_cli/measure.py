@@ -125,6 +125,13 @@ def _prepare(
     )
 
 
+def fusion_modes(asked: Sequence[str]) -> tuple[str, ...]:
+    """Return the modes to compare: those asked for, unless the environment's BRIQUETTE_FUSION overrides them all."""
+    from briquette.selection import fusion_mode
+
+    return tuple(dict.fromkeys(fusion_mode(mode) for mode in asked))
+
+
 def speedups(timings: Sequence[Timing]) -> dict[int, tuple[float, float]]:
     """Return, for each fused contender's place, how many times faster than its staged twin it compresses and decompresses."""
     staged = {(t.contender.name, t.contender.target): t for t in timings if t.contender.fusion == "off"}

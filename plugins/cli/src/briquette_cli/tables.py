@@ -101,6 +101,12 @@ def decibels(psnr: float | None) -> str:
     return "exact" if math.isinf(psnr) else f"{psnr:.1f}"
 
 
+def psnr_words(psnr: float | None) -> str:
+    """Return a PSNR with its unit, or "exact"."""
+    text = decibels(psnr)
+    return f"{text} dB" if text[0].isdigit() else text
+
+
 class Progress(Protocol):
     """Told what is being done, and how far it is."""
 

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from briquette import outliers
+from briquette import bounds, outliers
 from briquette.declare import FusedOp, FusionAccess, FusionSpec
 from briquette.errors import ArchiveError, PipelineError
 from briquette.params import ParamStruct, Scalar
 from briquette.ports import Chunked, PortType, PortValue
 from briquette.stage import PrimeContext, Scope, Stage
 
-from .bound import extent, first_finite, largest_code, range_bound, step_for, toward_zero
+from .bound import largest_code, step_for, toward_zero
 
 #: codes of this magnitude and more are computed in float64 for float32 data too
 _NARROW: Final = 65536.0
@@ -80,7 +80,7 @@ class LinearQuantizer(Stage):
         """Return the types of codes and outliers; raise `PipelineError` for anything but a float32 or float64 stream."""
         given = inputs["in"]
         if given.layout != "stream" or given.dtype not in _AUTO:
-            raise PipelineError(f"stage {self.name!r} takes float32 or float64 values, not {given}; convert them, or leave it out")
+            raise PipelineError(f"stage {self.name!r} takes float32 or float64 values, not {given}; convert the data first")
         code = _AUTO[given.dtype] if self.code_type == "auto" else self.code_type
         return {"codes": PortType(code), "outliers": PortType(given.dtype, "chunked")}
 
@@ -103,12 +103,12 @@ class LinearQuantizer(Stage):
         dtype, code = ctx.types["in"].numpy, ctx.types["codes"].numpy
         state: dict[str, Scalar] = {}
         if ctx.bound.mode == "rel":
-            over = extent(ctx.source)
-            state["range"], eb = range_bound(ctx.bound.eb, over)
+            over = bounds.extent(ctx.source)
+            state["range"], eb = bounds.range_bound(ctx.bound.eb, over)
             first: float | None = over.first
             step, inverse = step_for(eb, over.magnitude, dtype)
         else:
-            eb, first = ctx.bound.eb, first_finite(ctx.source)
+            eb, first = ctx.bound.eb, bounds.first_finite(ctx.source)
             step, inverse = step_for(eb, None, dtype)
         rule = _Rule(eb, step, inverse, 0, dtype, code)
         fill = 0 if first is None else rule.code_of(first)

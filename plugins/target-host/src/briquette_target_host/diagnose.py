@@ -43,9 +43,11 @@ def explain(source: KernelSource, headers: Mapping[str, str], output: str, compi
         lines[0] += f": {where}, line {number}: {match['text']}"
         if header in headers:
             lines.append(f"<{header}> belongs to {owner_of(header)}")
-        for package in _mentioned(match["text"], headers):
-            if not header.startswith(f"{package}/"):
-                lines.append(f"the message speaks of {package}, which belongs to {owner_of(package)}")
+        second = _ERROR.search(output, match.end())
+        # An error inside a harness names the policy, if not itself, then in the instantiations printed around it.
+        around = output[: second.start() if second else None]
+        for package in _mentioned(match["text"], header, headers) or _mentioned(around, header, headers):
+            lines.append(f"the message speaks of {package}, which belongs to {owner_of(package)}")
         if text:
             lines.append(_numbered(text, number))
     shown = output.splitlines()
@@ -56,9 +58,9 @@ def explain(source: KernelSource, headers: Mapping[str, str], output: str, compi
     return "\n".join(lines)
 
 
-def _mentioned(text: str, headers: Mapping[str, str]) -> list[str]:
-    """Packages among those of `headers` whose namespace `text` names, in order of appearance."""
-    packages = {header.split("/", 1)[0] for header in headers}
+def _mentioned(text: str, header: str, headers: Mapping[str, str]) -> list[str]:
+    """Packages of `headers`, but for that of `header`, whose namespace `text` names, in order of appearance."""
+    packages = {each.split("/", 1)[0] for each in headers} - {header.split("/", 1)[0]}
     return list(dict.fromkeys(word for word in re.findall(r"\b\w+(?=::)", text) if word in packages))
 
 

@@ -52,13 +52,13 @@ template <class O, class T, class G, int E> __device__ __forceinline__ void each
 
 /// A head that quantizes a whole array at once says so by having `quantize_all`; the same for `dequantize_all`.
 template <class H, class X, class C, class P, int E> struct has_quantize_all {
-  template <class Q> static auto test(int) -> decltype(Q::quantize_all(*(const X(*)[E])0, *(C(*)[E])0, *(uint8_t(*)[E])0, *(const P *)0), char());
-  template <class Q> static long test(...);
+  template <class Q> __device__ static auto test(int) -> decltype(Q::quantize_all(*(const X(*)[E])0, *(C(*)[E])0, *(uint8_t(*)[E])0, *(const P *)0), char());
+  template <class Q> __device__ static long test(...);
   static constexpr bool value = sizeof(test<H>(0)) == 1;
 };
 template <class H, class X, class C, class P, int E> struct has_dequantize_all {
-  template <class Q> static auto test(int) -> decltype(Q::dequantize_all(*(const C(*)[E])0, *(X(*)[E])0, *(const P *)0), char());
-  template <class Q> static long test(...);
+  template <class Q> __device__ static auto test(int) -> decltype(Q::dequantize_all(*(const C(*)[E])0, *(X(*)[E])0, *(const P *)0), char());
+  template <class Q> __device__ static long test(...);
   static constexpr bool value = sizeof(test<H>(0)) == 1;
 };
 
