@@ -87,6 +87,12 @@ def _once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Non
 
 
 @pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """Return a function that makes the folder `name`, filled by `make` once in this test run; parallel workers share it."""
+    return lambda name, make: _once(tmp_path_factory, name, make)
+
+
+@pytest.fixture(scope="session")
 def distributions(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Distribution]:
     """Every distribution of the workspace with its wheel, built from a copy: a stale build folder would leak into it."""
     projects = [

@@ -29,6 +29,7 @@ from typing import Final, TypeAlias, Union
 
 import xxhash
 
+from . import settings
 from .errors import UsageError
 
 DEFAULT_MAX_BYTES: Final = 512 << 20
@@ -147,7 +148,7 @@ class Cache:
     def from_environment(cls) -> Cache:
         """Return the cache that the environment describes.
 
-        `BRIQUETTE_CACHE_DIR` (default: ``briquette`` in the user's cache directory), `BRIQUETTE_CACHE_SHARED_DIR`
+        `BRIQUETTE_CACHE_DIR` or ``cache_dir`` of the configuration file (default: ``briquette`` in the user's cache directory), `BRIQUETTE_CACHE_SHARED_DIR`
         (default: none), `BRIQUETTE_CACHE_MAX_BYTES` (default: 512 MiB; 0 keeps nothing).
 
         Raises
@@ -159,7 +160,7 @@ class Cache:
         if not (limit.isascii() and limit.isdigit()):
             raise UsageError(f"BRIQUETTE_CACHE_MAX_BYTES is {limit!r}; give a number of bytes, such as {DEFAULT_MAX_BYTES}")
         return cls(
-            os.environ.get("BRIQUETTE_CACHE_DIR") or default_directory(),
+            settings.load().cache_dir or default_directory(),
             shared=os.environ.get("BRIQUETTE_CACHE_SHARED_DIR") or None,
             max_bytes=int(limit),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -271,7 +272,7 @@ class Executable:
             yield begin, min(begin + size, count)
 
     def _scope(self, node: str, record: RunRecord, count: int) -> Scope:
-        return Scope(record.of(node), self.plan.types[node], count, self.plan.chunk)
+        return Scope(record.of(node), self.plan.types[node], count, self.plan.chunk, partial(record.tally, node))
 
     def _drop(self, plan: DirectionPlan, step: int, values: dict[NodePort, PortValue]) -> None:
         """Free the buffers that no later step reads."""

@@ -63,6 +63,11 @@ class RunRecord:
     def of(self, node: str) -> Mapping[str, Scalar]:
         return self.state.get(node, {})
 
+    def tally(self, node: str, name: str, amount: int) -> None:
+        """Add `amount` to a count in the results of `node`."""
+        held = self.results.setdefault(node, {})
+        held[name] = int(held.get(name) or 0) + amount
+
     def report(self, node: str, **values: Scalar) -> None:
         """Add to the results of `node`."""
         self.results.setdefault(node, {}).update(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,6 +38,10 @@ class PrimeContext:
     count: int
 
 
+def _unheard(name: str, amount: int) -> None:
+    """A tally nobody reads."""
+
+
 @dataclass(frozen=True)
 class Scope:
     """What the NumPy forward and inverse of a stage are told about the piece of stream they work on.
@@ -54,12 +58,15 @@ class Scope:
         Elements of the stage's input in this piece.
     chunk : int
         Elements of an archive chunk; the last one of a stream may hold fewer.
+    tally : callable
+        ``tally(name, amount)`` adds to a count that the run reports (outliers, say); pieces add up.
     """
 
     state: Mapping[str, Scalar]
     types: Mapping[str, PortType]
     count: int
     chunk: int
+    tally: Callable[[str, int], None] = _unheard
 
     @property
     def chunks(self) -> int:

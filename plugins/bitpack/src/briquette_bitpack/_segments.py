@@ -114,8 +114,9 @@ def lay_out(meta: Bytes, lengths: Index, count: int, chunk: int, segment: int) -
     starts = np.cumsum(sizes) - sizes
     table = np.zeros((chunks, 4 * int(headers[0])), np.uint8)
     whole = segments // per_chunk
-    table[:whole, :per_chunk] = meta[: whole * per_chunk].reshape(whole, per_chunk)
-    rows(words, int(headers[0]))[starts[:whole]] = table.view(f"V{table.shape[1]}")[:whole, 0]
+    if whole:  # else the only chunk is a short one, and so is the table
+        table[:whole, :per_chunk] = meta[: whole * per_chunk].reshape(whole, per_chunk)
+        rows(words, int(headers[0]))[starts[:whole]] = table.view(f"V{table.shape[1]}")[:whole, 0]
     if whole < chunks:
         table[whole, : segments - whole * per_chunk] = meta[whole * per_chunk :]
         words[starts[whole] : starts[whole] + headers[whole]] = table[whole].view(np.uint32)[: headers[whole]]

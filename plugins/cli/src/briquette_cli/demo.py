@@ -184,9 +184,9 @@ def _tell(facts: dict[str, Any], shown: str) -> None:
     columns = [
         "preset",
         "ratio",
-        "PSNR dB",
-        "error/bound",
-        *(f"{way}, {how}" for way in ("compress", "decompress") for how in ways),
+        "PSNR\ndB",
+        "error/\nbound",
+        *(f"{way}\n{how}" for way in ("compress", "decompress") for how in ways),
     ]
     tables.print_table(columns, rows, right=columns[1:])
     click.echo("the bound holds for every value" if all(r["bound_kept"] for r in facts["presets"]) else "THE BOUND IS VIOLATED")

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import click
 
@@ -28,15 +28,18 @@ def console(stderr: bool = False) -> Console:
     return found
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = (), title: str = "") -> None:
-    """Print a table; the columns named in `right` are aligned at their right."""
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
+    """Print a table; the columns named in `right` hold numbers: aligned at their right, never broken."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, show_edge=False)
-    for name in columns:
-        table.add_column(Text(name), justify="right" if name in right else "left", overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    vertical: Literal["top", "bottom"] = "bottom" if right else "top"
+    for i, name in enumerate(columns):
+        number = name in right
+        whole = number or i == 0  # names are for copying
+        table.add_column(Text(name), justify="right" if number else "left", no_wrap=whole, overflow="fold", vertical=vertical)
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
     console().print(table)

@@ -122,6 +122,7 @@ class LinearQuantizer(Stage):
             codes, kept = rule.quantize(values)
         if kept is None:
             return {"codes": codes, "outliers": outliers.none_kept(values.size, scope.chunk)}
+        scope.tally("outliers", int(np.count_nonzero(kept)))
         return {"codes": codes, "outliers": outliers.encode(kept, values, scope.chunk)}
 
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:

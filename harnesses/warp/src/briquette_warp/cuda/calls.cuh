@@ -15,6 +15,8 @@ template <class Policy_, class Params_, int Span_, class In_, class Out_> struct
   typedef Out_ Out;
   static constexpr int span = Span_;
 };
+template <class P> constexpr bool no_params = false;
+template <> constexpr bool no_params<void> = true;
 
 template <class T, class U, int E> __device__ __forceinline__ T (&as(U (&c)[E]))[E] {
   static_assert(sizeof(T) == sizeof(U), "code types of one chain have one width");
@@ -31,12 +33,12 @@ template <class T, int E> __device__ __forceinline__ void zero_from(T (&c)[E], u
 
 template <class O, class T, class G, int E> __device__ __forceinline__ void op_forward(T (&c)[E], G g, const uint8_t *params) {
   auto &in = as<typename O::In>(c);
-  if constexpr (__is_same(typename O::Params, void)) O::Policy::forward(in, g);
+  if constexpr (no_params<typename O::Params>) O::Policy::forward(in, g);
   else O::Policy::forward(in, g, *reinterpret_cast<const typename O::Params *>(params));
 }
 template <class O, class T, class G, int E> __device__ __forceinline__ void op_inverse(T (&c)[E], G g, const uint8_t *params) {
   auto &out = as<typename O::Out>(c);
-  if constexpr (__is_same(typename O::Params, void)) O::Policy::inverse(out, g);
+  if constexpr (no_params<typename O::Params>) O::Policy::inverse(out, g);
   else O::Policy::inverse(out, g, *reinterpret_cast<const typename O::Params *>(params));
 }
 
@@ -85,19 +87,19 @@ template <class O, class X, class C, int E> __device__ __forceinline__ void head
 }
 
 template <class O, class T, int E, class G> __device__ __forceinline__ uint32_t tail_cost(const T (&c)[E], G g, const uint8_t *params) {
-  if constexpr (__is_same(typename O::Params, void)) return O::Policy::cost(c, g);
+  if constexpr (no_params<typename O::Params>) return O::Policy::cost(c, g);
   else return O::Policy::cost(c, g, *reinterpret_cast<const typename O::Params *>(params));
 }
 template <class O, class T> __device__ __forceinline__ uint32_t tail_size(uint32_t meta, const uint8_t *params) {
-  if constexpr (__is_same(typename O::Params, void)) return O::Policy::template size<T, O::span>(meta);
+  if constexpr (no_params<typename O::Params>) return O::Policy::template size<T, O::span>(meta);
   else return O::Policy::template size<T, O::span>(meta, *reinterpret_cast<const typename O::Params *>(params));
 }
 template <class O, class T, int E, class G> __device__ __forceinline__ void tail_pack(const T (&c)[E], uint32_t meta, G g, uint32_t *out, const uint8_t *params) {
-  if constexpr (__is_same(typename O::Params, void)) O::Policy::pack(c, meta, g, out);
+  if constexpr (no_params<typename O::Params>) O::Policy::pack(c, meta, g, out);
   else O::Policy::pack(c, meta, g, out, *reinterpret_cast<const typename O::Params *>(params));
 }
 template <class O, class T, int E, class G> __device__ __forceinline__ void tail_decode(uint32_t meta, const uint32_t *in, T (&c)[E], G g, const uint8_t *params) {
-  if constexpr (__is_same(typename O::Params, void)) O::Policy::decode(meta, in, c, g);
+  if constexpr (no_params<typename O::Params>) O::Policy::decode(meta, in, c, g);
   else O::Policy::decode(meta, in, c, g, *reinterpret_cast<const typename O::Params *>(params));
 }
 

@@ -10,6 +10,8 @@ namespace briquette_quantize {
 struct LinearQuantizer {
   /// Codes of at least this magnitude are computed in float64 in both directions.
   static constexpr float wide = 65536.0f;
+  /// The largest finite float32: only NaN and infinities are beyond it.
+  static constexpr float largest = 0x1.fffffep127f;
 
   template <class C, class P> __device__ __forceinline__ static float dequantize(C code, float, const P &p) {
     const float narrow = float(code);
@@ -55,8 +57,8 @@ struct LinearQuantizer {
     for (int m = 0; m < E; m++) {
       const float q = rintf(x[m] * inverse);
       kept[m] = fabsf(x[m] - q * step) <= bound && fabsf(q) <= top ? 0 : 1;
-      finite |= fabsf(q) > top && fabsf(x[m]) < __builtin_inff() ? 1 : 0;
-      if (!(fabsf(x[m]) < __builtin_inff())) code[m] = C(p.fill);
+      finite |= fabsf(q) > top && fabsf(x[m]) <= largest ? 1 : 0;
+      if (!(fabsf(x[m]) <= largest)) code[m] = C(p.fill);
     }
     if (finite) wide_codes(x, code, kept, p);
     return false;

@@ -1,0 +1,181 @@
+// The device skeleton's common ground: geometry, block-wide sums, decoupled look-back, tile transfers.
+// Role: shared by the forward, inverse and outlier kernels of the CUDA target.
+// Requires: NVRTC or nvcc, sm_80 or newer; 256 lanes a block, 32 elements a lane.
+// Source: single-pass look-back after Merrill and Garland, NVR-2016-002; tickets as in Onesweep (Adinets and Merrill, 2022).
+#pragma once
+#include <briquette_warp/cuda/calls.cuh>
+
+namespace briquette {
+namespace device {
+
+constexpr int lanes = 256;           // of a block
+constexpr int per_lane = 32;         // elements
+constexpr int chunk = lanes * per_lane;
+
+enum Flag : uint32_t { damaged = 1 };
+
+template <class X> struct Bits { typedef unsigned_of<X> type; };
+template <> struct Bits<float> { typedef uint32_t type; };
+template <> struct Bits<double> { typedef uint64_t type; };
+
+/// A row of shared memory holds one lane's elements and 16 bytes of padding, so that 16-byte accesses do not collide.
+template <class X> constexpr int pitch = int((per_lane * sizeof(X) + 16) / sizeof(X));
+
+struct alignas(16) Vector { uint32_t v[4]; };
+
+__device__ __forceinline__ bool aligned16(const void *p) { return (reinterpret_cast<uint64_t>(p) & 15) == 0; }
+
+/// Copy `count` of a chunk's elements into the rows of `tile`; what lies beyond is zero. Ends with a barrier.
+template <class X> __device__ __forceinline__ void load_tile(const X *in, uint32_t count, X *tile) {
+  constexpr int V = 16 / sizeof(X), rows = per_lane / V;
+  if (count == uint32_t(chunk) && aligned16(in)) {
+    BRIQUETTE_UNROLL
+    for (int k = 0; k < rows; k++) {
+      const int v = k * lanes + int(threadIdx.x), row = v / rows, column = v % rows;
+      const unsigned to = unsigned(__cvta_generic_to_shared(tile + row * pitch<X> + column * V));
+      asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(to), "l"(in + size_t(v) * V));
+    }
+    asm volatile("cp.async.commit_group;\n cp.async.wait_group 0;" ::: "memory");
+  } else {
+    for (int i = int(threadIdx.x); i < chunk; i += lanes) tile[(i / per_lane) * pitch<X> + i % per_lane] = uint32_t(i) < count ? in[i] : X(0);
+  }
+  __syncthreads();
+}
+
+/// Copy the rows of `tile` to `count` elements of a chunk. Begins with a barrier.
+template <class X> __device__ __forceinline__ void store_tile(X *out, uint32_t count, const X *tile) {
+  constexpr int V = 16 / sizeof(X), rows = per_lane / V;
+  __syncthreads();
+  if (count == uint32_t(chunk) && aligned16(out)) {
+    BRIQUETTE_UNROLL
+    for (int k = 0; k < rows; k++) {
+      const int v = k * lanes + int(threadIdx.x), row = v / rows, column = v % rows;
+      reinterpret_cast<Vector *>(out)[v] = *reinterpret_cast<const Vector *>(tile + row * pitch<X> + column * V);
+    }
+  } else {
+    for (uint32_t i = threadIdx.x; i < count; i += lanes) out[i] = tile[(i / per_lane) * pitch<X> + i % per_lane];
+  }
+}
+
+template <class X> __device__ __forceinline__ void read_row(const X *tile, X (&x)[per_lane]) {
+  constexpr int V = 16 / sizeof(X);
+  const X *row = tile + threadIdx.x * pitch<X>;
+  BRIQUETTE_UNROLL
+  for (int k = 0; k < per_lane / V; k++) {
+    const Vector held = *reinterpret_cast<const Vector *>(row + k * V);
+    const X *part = reinterpret_cast<const X *>(&held);
+    BRIQUETTE_UNROLL
+    for (int j = 0; j < V; j++) x[k * V + j] = part[j];
+  }
+}
+template <class X> __device__ __forceinline__ void write_row(X *tile, const X (&x)[per_lane]) {
+  constexpr int V = 16 / sizeof(X);
+  X *row = tile + threadIdx.x * pitch<X>;
+  BRIQUETTE_UNROLL
+  for (int k = 0; k < per_lane / V; k++) {
+    Vector held;
+    X *part = reinterpret_cast<X *>(&held);
+    BRIQUETTE_UNROLL
+    for (int j = 0; j < V; j++) part[j] = x[k * V + j];
+    *reinterpret_cast<Vector *>(row + k * V) = held;
+  }
+}
+
+/// Exclusive sum of `value` over the block's lanes; `total` gets the sum. `scratch` is 8 words. One barrier inside.
+__device__ __forceinline__ uint32_t block_sum(uint32_t value, uint32_t *scratch, uint32_t &total) {
+  const int lane = int(threadIdx.x & 31), warp = int(threadIdx.x >> 5);
+  uint32_t sum = value;
+  BRIQUETTE_UNROLL
+  for (int step = 1; step < 32; step <<= 1) { uint32_t got = __shfl_up_sync(0xffffffffu, sum, step); if (lane >= step) sum += got; }
+  if (lane == 31) scratch[warp] = sum;
+  __syncthreads();
+  uint32_t before = 0;
+  total = 0;
+  BRIQUETTE_UNROLL
+  for (int w = 0; w < lanes / 32; w++) { const uint32_t other = scratch[w]; if (w < warp) before += other; total += other; }
+  return before + sum - value;
+}
+
+/// State of the look-back of one run: a ticket, then one word a tile; all zero at the start.
+struct Lookback {
+  unsigned long long *words;
+  static constexpr unsigned long long aggregate = 1ull << 62, prefix = 2ull << 62, mask = (1ull << 62) - 1;
+
+  /// The next tile in the order in which blocks start, so that a tile's predecessors are running or done.
+  __device__ __forceinline__ uint64_t ticket(unsigned long long *shared) const {
+    if (threadIdx.x == 0) *shared = atomicAdd(words, 1ull);
+    __syncthreads();
+    return *shared;
+  }
+  __device__ __forceinline__ void publish(uint64_t tile, unsigned long long state) const {
+    asm volatile("st.release.gpu.global.u64 [%0],%1;" ::"l"(words + 1 + tile), "l"(state) : "memory");
+  }
+  __device__ __forceinline__ void announce(uint64_t tile, uint64_t total) const {
+    if (threadIdx.x == 0) publish(tile, (tile == 0 ? prefix : aggregate) | total);
+  }
+  /// The sum over all earlier tiles; called by the whole first warp, after announce.
+  __device__ __forceinline__ uint64_t before(uint64_t tile, uint64_t total) const {
+    if (tile == 0) return 0;
+    const int lane = int(threadIdx.x & 31);
+    unsigned long long sum = 0;
+    for (long long at = (long long)(tile) - 1 - lane;; at -= 32) {
+      unsigned long long state = prefix;
+      do {
+        if (at >= 0) asm volatile("ld.acquire.gpu.global.u64 %0,[%1];" : "=l"(state) : "l"(words + 1 + at) : "memory");
+      } while (!__all_sync(0xffffffffu, (state >> 62) != 0));
+      const unsigned done = __ballot_sync(0xffffffffu, (state >> 62) == 2);
+      const int first = done ? __ffs(int(done)) - 1 : 32;
+      unsigned long long value = lane <= first ? state & mask : 0;
+      BRIQUETTE_UNROLL
+      for (int step = 16; step; step >>= 1) value += __shfl_xor_sync(0xffffffffu, value, step);
+      sum += value;
+      if (done) break;
+    }
+    if (lane == 0) publish(tile, prefix | (sum + total));
+    return sum;
+  }
+};
+
+/// Word offset of chunk `c`: the table's offset of its block of 64, and the sizes since. Called by a whole warp.
+__device__ __forceinline__ uint64_t chunk_offset(const uint64_t *blocks, const uint32_t *sizes, uint64_t c) {
+  const int lane = int(threadIdx.x & 31);
+  const uint64_t first = c & ~uint64_t(63);
+  uint64_t sum = 0;
+  BRIQUETTE_UNROLL
+  for (int half = 0; half < 64; half += 32) { const uint64_t at = first + half + lane; if (at < c) sum += sizes[at]; }
+  BRIQUETTE_UNROLL
+  for (int step = 16; step; step >>= 1) sum += __shfl_xor_sync(0xffffffffu, (unsigned long long)(sum), step);
+  return blocks[c >> 6] + sum;
+}
+
+/// A policy on its own share of lanes: slices of one lane, or the lanes a longer span is spread over.
+template <class O, class T> __device__ __forceinline__ void lane_forward(T (&c)[per_lane], const uint8_t *params) {
+  if constexpr (O::span > per_lane) op_forward<O>(c, WarpLanes<O::span / per_lane>(), params);
+  else each_forward<O>(c, OneLane(), params);
+}
+template <class O, class T> __device__ __forceinline__ void lane_inverse(T (&c)[per_lane], const uint8_t *params) {
+  if constexpr (O::span > per_lane) op_inverse<O>(c, WarpLanes<O::span / per_lane>(), params);
+  else each_inverse<O>(c, OneLane(), params);
+}
+
+/// The lanes a coder's segment is spread over, and how many segments a lane's array holds.
+template <bool Spread, int S> struct SegmentLanes { typedef WarpLanes<S / per_lane> Group; };
+template <int S> struct SegmentLanes<false, S> { typedef OneLane Group; };
+template <class O> struct Segments {
+  static constexpr bool spread = O::span > per_lane;
+  static constexpr int each = spread ? per_lane : O::span;  // elements of a segment in one lane
+  static constexpr int held = per_lane / each;              // segments, or shares of one, in a lane
+  typedef typename SegmentLanes<spread, O::span>::Group Group;
+};
+
+/// Heads with a branch-free form that is right for most values say so by `quantize_fast` and `dequantize_fast`.
+template <class H, class X, class C, class P> struct has_fast {
+  template <class Q> static auto quantize(int) -> decltype(Q::quantize_fast(X(0), *(C *)0, *(const P *)0), char());
+  template <class Q> static long quantize(...);
+  template <class Q> static auto dequantize(int) -> decltype(Q::dequantize_fast(C(0), *(X *)0, *(const P *)0), char());
+  template <class Q> static long dequantize(...);
+  static constexpr bool in = sizeof(quantize<H>(0)) == 1, out = sizeof(dequantize<H>(0)) == 1;
+};
+
+}  // namespace device
+}  // namespace briquette
