@@ -1,9 +1,11 @@
 # Two commands do everything: `make demo` and `make test`. Each makes $(VENV) and installs what it needs.
 #   PYTHON=...   the interpreter (3.10 or newer) that $(VENV) is made from
 #   VENV=...     where the environment lies; a second Python gets one of its own
+#   NVRTC_VENV=...  the same for the environment that NVRTC is in
 #   WORKERS=...  processes of the parallel part of the tests
 PYTHON ?= python3
 VENV ?= .venv
+NVRTC_VENV ?= .venv-nvrtc
 WORKERS ?= auto
 
 PY := $(VENV)/bin/python
@@ -14,14 +16,15 @@ DISTS := ./core $(PACKS) ./
 PROJECTS := $(patsubst %,%/pyproject.toml,$(patsubst %/,%,$(DISTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint tests install dev clean
+.PHONY: help demo test lint tests test-nvrtc install dev nvrtc clean
 
 help:
 	@echo 'make demo     compress a real field with every preset; writes a table and a picture to ./demo-out'
 	@echo 'make test     ruff, mypy and every test'
 	@echo 'make lint     ruff and mypy only'
 	@echo 'make tests    the tests only'
-	@echo 'make clean    remove what the other targets made, $(VENV) included'
+	@echo 'make test-nvrtc  compile every device policy for GPUs, without one, and print registers and spills'
+	@echo 'make clean    remove what the other targets made, $(VENV) and $(NVRTC_VENV) included'
 
 demo: install
 	$(VENV)/bin/briquette demo
@@ -30,11 +33,16 @@ test: lint
 	@$(MAKE) --no-print-directory tests
 
 # Timing tests come first and alone; the parallel part runs whatever they said, and its closing line is the last one.
-tests: dev
+tests: export BRIQUETTE_NVRTC_VENV = $(NVRTC_VENV)
+tests: dev nvrtc
 	@status=0; \
 	$(PY) -m pytest -m serial || status=$$?; \
 	$(PY) -m pytest -n $(WORKERS) -m 'not serial' || status=$$?; \
 	exit $$status
+
+test-nvrtc: export BRIQUETTE_NVRTC_VENV = $(NVRTC_VENV)
+test-nvrtc: dev nvrtc
+	$(PY) -m pytest -s tests/nvrtc
 
 lint: dev
 	$(PY) -m ruff check .
@@ -43,6 +51,7 @@ lint: dev
 
 install: $(VENV)/.installed
 dev: $(VENV)/.dev
+nvrtc: $(NVRTC_VENV)/.installed
 
 $(VENV)/.made: tools/make_venv.py
 	$(PYTHON) tools/make_venv.py $(VENV)
@@ -57,7 +66,14 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.txt
 	$(PIP) install -r requirements-dev.txt
 	@touch $@
 
+# after $(VENV): both write the distributions' egg-info
+$(NVRTC_VENV)/.installed: $(VENV)/.installed tools/make_venv.py requirements-nvrtc.txt
+	$(PYTHON) tools/make_venv.py $(NVRTC_VENV)
+	$(NVRTC_VENV)/bin/python -m pip --disable-pip-version-check --quiet install 'setuptools>=77' -r requirements-nvrtc.txt
+	$(NVRTC_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --no-build-isolation $(foreach dist,$(DISTS),-e $(dist))
+	@touch $@
+
 clean:
-	rm -rf $(VENV) demo-out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(NVRTC_VENV) demo-out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name '*.egg-info' -prune -exec rm -rf {} +
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -56,10 +56,10 @@ def test_extent_skips_what_is_not_finite(n: int) -> None:
         holed[at] = np.nan
         holed[: n // 3] = np.inf
         good = holed[np.isfinite(holed)]
-        expected = Extent(good.min(), good.max(), good[0]) if good.size else Extent(0.0, 0.0, 0.0)
+        expected = Extent(good.min(), good.max(), good[0]) if good.size else Extent(0.0, 0.0, 0.0, False)
         assert extent(holed) == expected
         assert first_finite(holed) == (good[0] if good.size else None)
-    assert extent(np.empty(0)) == Extent(0.0, 0.0, 0.0)
+    assert extent(np.empty(0)) == Extent(0.0, 0.0, 0.0, False)
 
 
 def exact_violations(x: np.ndarray, y: np.ndarray, eb: float) -> int:

@@ -108,9 +108,9 @@ template <class T> static void geometries() {
 }
 
 int main() {
-  geometries<int16_t>(); geometries<uint16_t>();
-  geometries<int32_t>(); geometries<uint32_t>();
-  geometries<int64_t>(); geometries<uint64_t>();
+  geometries<int16_t>();
+  geometries<uint32_t>();
+  geometries<int64_t>();
   printf("%d checks, %d failures\n", checks, failures);
   return failures != 0;
 }

@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ CHAINS: list[Chain] = [
     (("power2-quantizer", {}), ("lorenzo-1d", {}), ("zigzag", {}), ("byte-coder", {"center": 5})),
     (("power2-quantizer", {}), ("difference2", {}), ("lorenzo-1d", {}), ("adaptive-bitplane", {"segment": 64})),
 ]
+#: a region of one element: what is predicted from nothing stays as it is
+ONE: Chain = (("linear-quantizer", {}), ("lorenzo-1d", {"region": 1}), ("difference2", {"region": 1}), ("plain-rate", {}))
 FLOAT64: Chain = (("linear-quantizer", {}), ("difference2", {}), ("byte-coder", {}))
 #: how a pipeline may run: target, fusion mode
 WAYS = [("numpy", "off"), ("numpy", "auto"), ("host", "off"), ("host", "auto")]
@@ -67,11 +70,13 @@ def field(n: int, dtype: str = "float32") -> NDArray[Any]:
 
 def archives(pipe: bq.Pipeline, x: NDArray[Any], eb: float = EB, mode: str = "abs", raw: bool = False) -> bytes:
     """Compress in every way, assert that the bytes are the same, and return them."""
-    made = {}
+    made, outliers = {}, set()
     for target, fusion in WAYS:
         result = pipe.run(x, eb, mode, target=target, fusion=fusion)
         assert result.raw is raw
         made[target, fusion] = bytes(result.archive)
+        outliers.add(result.outliers)
+    assert len(outliers) == 1
     assert len(set(made.values())) == 1, {way: len(blob) for way, blob in made.items()}
     return made["host", "auto"]
 
@@ -124,6 +129,24 @@ def test_float64_fields_and_int64_codes() -> None:
     pipe = pipeline(FLOAT64)
     assert pipe.plan(x, "host", "auto").forward.groups == (tuple(name for name, _ in FLOAT64),)
     assert_kept(x, restored(archives(pipe, x, 1e-13), x), 1e-13)
+
+
+def test_regions_of_one_element_change_nothing() -> None:
+    x = field(20_011)
+    blob = archives(pipeline(ONE), x)
+    assert_kept(x, restored(blob, x), EB)
+    plain = archives(pipeline((ONE[0], ONE[-1])), x)
+    assert [s["payload_bytes"] for s in bq.info(blob)["segments"]] == [s["payload_bytes"] for s in bq.info(plain)["segments"]]
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint32", "int64"])
+def test_integer_fields_need_no_quantizer_and_come_back_exactly(dtype: str) -> None:
+    x = np.round(1000 * field(20_011, "float64").clip(-30, 30)[300:]).astype("int64").astype(dtype)
+    pipe = pipeline(BOTH[1:])
+    assert pipe.plan(x, "host", "auto").forward.groups == (("difference2", "byte-coder"),)
+    blobs = [bytes(pipe.compress(x, target=target, fusion=fusion)) for target, fusion in WAYS]
+    assert len(set(blobs)) == 1
+    assert restored(blobs[0], x).tobytes() == x.tobytes()
 
 
 @pytest.mark.parametrize("chain", [SMOOTH, BOTH])
@@ -183,6 +206,16 @@ def test_two_packs_share_a_helper_name_in_one_translation_unit(outside_sources: 
     assert sum(bool(re.search(r"\bT minus\(T a, T b\) \{", text)) for text in texts) == 2
     plan = pipeline(BOTH).plan("float32", "host", "auto")
     assert (plan.forward.launches, plan.inverse.launches) == (1, 1)
+
+
+def test_the_guide_shows_the_pack_as_it_is(repo_root: Path) -> None:
+    guide = (repo_root / "docs" / "guide.md").read_text()
+    blocks = re.findall(r"<!-- from (\S+) -->\n```\w+\n(.*?)```", guide, re.DOTALL)
+    assert len(blocks) >= 4
+    for name, text in blocks:
+        source = (repo_root / "tests/outside/packs/acme-difference2" / name).read_text()
+        for part in text.split("    ...\n"):
+            assert part.strip("\n") in source, f"docs/guide.md shows a {name} that is not the pack's:\n{part}"
 
 
 def test_presets_and_toml_round_trips(outside: Any) -> None:

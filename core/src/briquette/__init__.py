@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from .declare import FusedOp, FusionAccess, FusionSpec
     from .errors import BriquetteError
+    from .on_device import DeviceArchive, compress_on_device
     from .params import ParamStruct
     from .pipeline import Pipeline, chain
     from .plan import Plan
@@ -48,6 +49,7 @@ _LAZY: Final = {
         ),
         "api",
     ),
+    **dict.fromkeys(("DeviceArchive", "compress_on_device"), "on_device"),
     **dict.fromkeys(("FusedOp", "FusionAccess", "FusionSpec"), "declare"),
     "BriquetteError": "errors",
     "ParamStruct": "params",
@@ -64,6 +66,7 @@ __all__ = [
     "Chunked",
     "CompressResult",
     "DecompressResult",
+    "DeviceArchive",
     "FusedOp",
     "FusionAccess",
     "FusionSpec",
@@ -76,6 +79,7 @@ __all__ = [
     "VerifyReport",
     "chain",
     "compress",
+    "compress_on_device",
     "compress_run",
     "decompress",
     "decompress_run",

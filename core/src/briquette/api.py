@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from . import discovery
 from .archive import Archive, ArchiveWriter, ChunkedSink, Header, raw_size, write_raw
+from .archive.layout import RAW_CHUNK, stream_table_bytes
 from .archived import header_for, pipeline_of
-from .arrays import Source, as_output, as_source, as_writable_bytes
+from .arrays import Source, as_output, as_source, as_writable_bytes, in_memory
 from .bounds import BoundReport, compare, resolve
 from .errors import ArchiveError, BriquetteError, MissingPack, TargetUnavailable, UsageError
 from .executor import Checker, Executable
@@ -26,9 +27,9 @@ from .pipeline import Pipeline
 from .plan import Plan
 from .ports import Chunked, PortValue
 from .record import Bound, RunRecord
-from .selection import thread_count
+from .selection import target_of, thread_count
 
-#: an archive is never larger than its data and this many bytes
+#: bytes of an archive beyond those of its data, at most, less the checksums of large arrays (see `max_archive_bytes`)
 OVERHEAD = 1024
 
 
@@ -157,6 +158,11 @@ def compress(
     -------
     bytes, or a memoryview of `out`
 
+    Notes
+    -----
+    An array in a device's memory is compressed there, in the order of its stream; see `compress_on_device` for an
+    archive that stays there.
+
     Raises
     ------
     UsageError, UnsupportedInput, PipelineError, TargetUnavailable
@@ -178,9 +184,9 @@ def compress_run(
 ) -> CompressResult:
     """Compress as `compress` does and return the archive with its record and plan."""
     begin = time.perf_counter()
-    source = as_source(x)
     pipe = as_pipeline(pipeline)
     bound = Bound(eb, mode) if eb is not None else pipe.bound
+    source, target = placed(x, target)
     run = pipe.executable(source.dtype, target, fusion)
     count = thread_count(run.target, threads)
     blank = header_for(pipe, source, bound, {})
@@ -188,12 +194,23 @@ def compress_run(
     record, view = _coded(run, pipe, source, bound, count, dest)
     raw = view is None
     if view is None:
-        view = write_raw(blank, source.flat.reshape(source.shape), dest, map=_mapper(run, count))
+        view = write_raw(blank, _shaped(run.to_host(source.flat), source.shape), dest, map=_mapper(run, count))
     archive = bytes(view) if out is None else view
     seconds = time.perf_counter() - begin
     record.report("", original_bytes=source.nbytes, archive_bytes=view.nbytes, seconds=seconds, raw=raw)
     discovery.hooks().run_finished(direction="forward", record=record)
     return CompressResult(archive, record, run.plan, raw, source.nbytes, view.nbytes, seconds)
+
+
+def placed(x: Any, target: str | None, stream: Any = None) -> tuple[Source, str | None]:
+    """Return the input as a source, and the target to run on: where a device array lies, unless another is named."""
+    home = target_of(x)
+    if home is None:
+        return as_source(x), target
+    assert home.memory is not None
+    if target in (None, home.name):
+        return in_memory(x, home.memory, stream), home.name
+    return as_source(home.memory.download(home.memory.view(x, stream))), target
 
 
 def _coded(
@@ -226,13 +243,14 @@ def _coded(
         else:
             writer = ArchiveWriter(header_for(pipe, source, bound, record.state), len(sinks), out, map=mapper)
         for port in sinks[1 if opened else 0 :]:
-            _add(writer, values[port], source.flat.size)
+            add_value(writer, run.to_host(values[port]), source.flat.size)
         return record, writer.finish()
     except Overflow:
         return record, None
 
 
-def _add(writer: ArchiveWriter, value: PortValue, count: int) -> None:
+def add_value(writer: ArchiveWriter, value: PortValue, count: int) -> None:
+    """Write a sink's value, which codes `count` elements, as the next segment."""
     if isinstance(value, Chunked):
         writer.add_chunked(value, count)
     else:
@@ -240,8 +258,9 @@ def _add(writer: ArchiveWriter, value: PortValue, count: int) -> None:
 
 
 def max_archive_bytes(x: Any) -> int:
-    """Return how many bytes an archive of `x` can have at most: its data and 1 KiB."""
-    return as_source(x).nbytes + OVERHEAD
+    """Return how many bytes an archive of `x` can have at most: its data, 1 KiB, and 8 for each 524,288 elements."""
+    source = as_source(x)
+    return source.nbytes + OVERHEAD + stream_table_bytes(source.flat.size, RAW_CHUNK)
 
 
 def decompress(
@@ -288,11 +307,19 @@ def decompress_run(
             flat = flat.astype(dtype)
             if given is not None:
                 given[:] = flat
-    array = out if given is not None else flat.reshape(header.shape)
+    array = out if given is not None else _shaped(flat, header.shape)
     seconds = time.perf_counter() - begin
     record.report("", reconstructed_bytes=header.nbytes, archive_bytes=archive.nbytes, seconds=seconds)
     discovery.hooks().run_finished(direction="inverse", record=record)
     return DecompressResult(array, record, plan, seconds)
+
+
+def _shaped(flat: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    try:
+        shaped: NDArray[Any] = flat.reshape(shape)
+        return shaped
+    except ValueError as exc:  # NumPy before 2.0 has 32 dimensions, archives 64
+        raise ArchiveError(f"this NumPy ({np.__version__}) makes no array of shape {shape}: {exc}") from exc
 
 
 def _decoded(

@@ -71,7 +71,7 @@ def _pipeline(registry: discovery.Registry, key: tuple[StageKey, ...], edges: tu
             nodes[node] = cls.from_parameters(dict(parameters))
         except (PackError, ArchiveVersionError):
             raise
-        except (BriquetteError, TypeError, ValueError, ArithmeticError) as exc:
+        except (BriquetteError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as exc:
             raise ArchiveError(f"the archive's parameters of stage {qualified} are impossible: {exc}") from exc
     try:
         graph = Graph.build(

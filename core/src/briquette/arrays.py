@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import UnsupportedInput, UsageError
 from .ports import STREAM_DTYPES
+from .target import DeviceMemory
+
+#: DLPack's number for host memory
+_DLPACK_CPU: Final = 1
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,8 @@ class Source:
     Attributes
     ----------
     flat : array, shape (n,)
-        The elements in C (logical) order and native byte order; a view of the caller's memory where that is possible.
+        The elements in C (logical) order and native byte order; a view of the caller's memory where that is possible,
+        the target's memory included.
     dtype : str
         NumPy name without byte order.
     byteorder : {"<", ">"}
@@ -28,7 +33,7 @@ class Source:
     shape : tuple of int
     """
 
-    flat: NDArray[Any]
+    flat: Any
     dtype: str
     byteorder: str
     shape: tuple[int, ...]
@@ -57,6 +62,20 @@ def as_source(x: Any) -> Source:
     return Source(flat, name, order, tuple(array.shape))
 
 
+def in_memory(x: Any, memory: DeviceMemory, stream: Any = None) -> Source:
+    """Return a device array as a `Source`, without copying it.
+
+    Raises
+    ------
+    UnsupportedInput
+        For dtypes nothing compresses, and arrays that are not C-contiguous.
+    """
+    view = memory.view(x, stream)
+    if view.dtype.name not in STREAM_DTYPES or not view.dtype.isnative:
+        raise UnsupportedInput(f"dtype {view.dtype} is not supported; {_remedy(view.dtype)}")
+    return Source(view, view.dtype.name, "<", tuple(view.shape))
+
+
 def _little() -> bool:
     return np.little_endian
 
@@ -70,21 +89,30 @@ def _as_numpy(x: Any) -> NDArray[Any]:
         try:
             return np.from_dlpack(x)
         except (BufferError, RuntimeError, TypeError) as exc:
-            raise UnsupportedInput(
-                f"a {type(x).__name__} that is not in host memory needs a target for its device: {exc}"
-            ) from exc
+            raise UnsupportedInput(_no_exchange(x, exc)) from exc
     if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
         return np.asarray(x)
     raise UnsupportedInput(f"a {type(x).__name__} is no array: pass numpy.asarray(x) with the dtype you mean")
 
 
+def _no_exchange(x: Any, error: Exception) -> str:
+    """Return why `numpy.from_dlpack` did not take `x`, and what to do."""
+    if hasattr(x, "__dlpack_device__") and int(x.__dlpack_device__()[0]) == _DLPACK_CPU:
+        return f"a {type(x).__name__} cannot be handed to NumPy: {error}; convert it to a dtype NumPy has, such as float32"
+    return f"a {type(x).__name__} that is not in host memory needs a target for its device: {error}"
+
+
 def _remedy(dtype: np.dtype[Any]) -> str:
-    if dtype.kind == "f":
-        return "convert it with x.astype(numpy.float64) or float32"
-    if dtype.kind == "c":
-        return "compress x.real and x.imag apart"
     if dtype.names:
         return f"compress its fields apart: {', '.join(dtype.names)}"
+    if dtype.kind == "c":
+        return "compress x.real and x.imag apart"
+    if dtype.kind in "mM":
+        return "compress x.view(numpy.int64), and keep its unit"
+    other = dtype.kind == "V" and dtype.type is not np.void  # bfloat16 and its like, which other libraries add
+    if dtype.kind in "fbO" or other:
+        wide = dtype.kind == "O" or (dtype.kind == "f" and dtype.itemsize > 4)
+        return f"convert it with x.astype(numpy.{'uint8' if dtype.kind == 'b' else 'float64' if wide else 'float32'})"
     return f"supported are {', '.join(sorted(STREAM_DTYPES))}"
 
 

@@ -28,11 +28,12 @@ def resolve(bound: Bound, data: NDArray[Any]) -> float:
 
 @dataclass(frozen=True)
 class Extent:
-    """Smallest and largest finite value of a stream, and its first one; all 0 where there is none."""
+    """Smallest and largest finite value of a stream, and its first one; all 0 where there is not `any`."""
 
     lo: float
     hi: float
     first: float
+    any: bool = True
 
     @property
     def magnitude(self) -> float:
@@ -62,7 +63,7 @@ def extent(values: NDArray[Any]) -> Extent:
     """Return the extent of the finite values."""
     first = first_finite(values)
     if first is None:
-        return Extent(0.0, 0.0, 0.0)
+        return Extent(0.0, 0.0, 0.0, False)
     lo = hi = first
     for piece in _pieces(values):
         low, high = float(piece.min()), float(piece.max())  # NaN and infinities show here

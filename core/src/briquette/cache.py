@@ -148,8 +148,8 @@ class Cache:
     def from_environment(cls) -> Cache:
         """Return the cache that the environment describes.
 
-        `BRIQUETTE_CACHE_DIR` or ``cache_dir`` of the configuration file (default: ``briquette`` in the user's cache directory), `BRIQUETTE_CACHE_SHARED_DIR`
-        (default: none), `BRIQUETTE_CACHE_MAX_BYTES` (default: 512 MiB; 0 keeps nothing).
+        `BRIQUETTE_CACHE_DIR` or ``cache_dir`` of the configuration file (default: ``briquette`` in the user's cache
+        directory), `BRIQUETTE_CACHE_SHARED_DIR` (default: none), `BRIQUETTE_CACHE_MAX_BYTES` (default: 512 MiB; 0 keeps nothing).
 
         Raises
         ------

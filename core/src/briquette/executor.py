@@ -72,9 +72,9 @@ class Executable:
     # -- compression ---------------------------------------------------------------------------------------
 
     def forward(
-        self, source: NDArray[Any], bound: Bound | None, threads: int, open_sink: OpenSink | None = None
+        self, source: Any, bound: Bound | None, threads: int, open_sink: OpenSink | None = None
     ) -> tuple[RunRecord, dict[NodePort, PortValue]]:
-        """Compress the 1-D array `source`; return the record and the value of every sink.
+        """Compress the 1-D array `source` (of NumPy or of the target's memory); return the record and the value of every sink.
 
         Parameters
         ----------
@@ -85,60 +85,96 @@ class Executable:
         plan = self.plan.forward
         self.check_bound(bound)
         record = RunRecord()
-        values: dict[NodePort, PortValue] = {(INPUT, INPUT_PORT): source}
+        values: dict[NodePort, Any] = {(INPUT, INPUT_PORT): source}
         for i, step in enumerate(plan.steps):
-            self._prime(step, values, record, bound, source.size)
-            sink = None
+            opener = None
             if open_sink is not None and i == len(plan.steps) - 1:
-                sink = self._open(step, record, source.size, open_sink)
+                opener = self._opener(step, record, source.size, open_sink)
             if step.kind == "numpy":
-                values.update(self._numpy_forward(step, values, record, source.size, sink))
+                self._prime(step, values, record, bound, source.size)
+                values.update(self._numpy_forward(step, values, record, source.size, opener))
             else:
-                values.update(self._group_forward(step, values, record, source.size, threads, sink))
+                values.update(self._group_forward(step, values, record, bound, source.size, threads, opener))
             self._drop(plan, i, values)
         return record, {p: values[p] for p in self.graph.sinks}
 
-    def _prime(
-        self, step: Step, values: Mapping[NodePort, PortValue], record: RunRecord, bound: Bound | None, count: int
-    ) -> None:
+    def _prime(self, step: Step, values: dict[NodePort, Any], record: RunRecord, bound: Bound | None, count: int) -> None:
         for node in step.nodes:
             stage = self.graph.nodes[node]
-            source = values.get(self.graph.sources[node, stage.inputs[0]])
+            port = self.graph.sources[node, stage.inputs[0]]
+            source = self._on_host(port, values) if port in values else None
             array = source if isinstance(source, np.ndarray) else None
             state = dict(stage.prime_fused_forward_state(PrimeContext(array, self.plan.types[node], bound, count)))
             if state:
                 record.state[node] = state
 
-    def _open(self, step: Step, record: RunRecord, count: int, open_sink: OpenSink) -> Sink | None:
+    def _opener(self, step: Step, record: RunRecord, count: int, open_sink: OpenSink) -> Callable[[], Sink] | None:
+        """Return what opens the archive's memory for the tail of the last step, where it goes to the first segment."""
         node = step.nodes[-1]
         stage = self.graph.nodes[node]
         port = stage.outputs[0]
         if self.graph.sinks[0] != (node, port) or self.plan.types[node][port].layout != "chunked":
             return None
         chunks = -(-count // self.plan.chunk)
-        return open_sink(record, chunks, chunks * stage.max_chunk_words(port, self.plan.types[node], self.plan.chunk))
+        words = chunks * stage.max_chunk_words(port, self.plan.types[node], self.plan.chunk)
+        return lambda: open_sink(record, chunks, words)
+
+    def _on_host(self, port: NodePort, values: dict[NodePort, Any]) -> PortValue:
+        """Return a port's value in host memory; one that lies in the target's is brought over, and stays."""
+        values[port] = self.to_host(values[port])
+        found: PortValue = values[port]
+        return found
+
+    def to_host(self, value: Any) -> PortValue:
+        """Return a port's value as NumPy arrays, copied where it lies in the target's memory."""
+        memory = self.target.memory if self.target is not None else None
+        if memory is None or isinstance(value, np.ndarray):
+            host: PortValue = value
+            return host
+        if isinstance(value, Chunked):
+            arrays = (a if isinstance(a, np.ndarray) else memory.download(a) for a in (value.sizes, value.words))
+            return Chunked(*arrays)
+        return memory.download(value)
 
     def _group_forward(
-        self, step: Step, values: Mapping[NodePort, PortValue], record: RunRecord, count: int, threads: int, sink: Sink | None
-    ) -> dict[NodePort, PortValue]:
+        self,
+        step: Step,
+        values: dict[NodePort, Any],
+        record: RunRecord,
+        bound: Bound | None,
+        count: int,
+        threads: int,
+        open_sink: Callable[[], Sink] | None,
+    ) -> dict[NodePort, Any]:
+        assert self.target is not None
         head, tail = step.nodes[0], step.nodes[-1]
         stage = self.graph.nodes[tail]
         kind = self.plan.types[tail][stage.outputs[0]]
+        program = self.program(step, "forward")
+        memory = self.target.memory
+        port = self.graph.sources[head, self.graph.nodes[head].inputs[0]]
+        if memory is not None and isinstance(values[port], np.ndarray):
+            values[port] = memory.upload(values[port])
+        if not program.primes:
+            self._prime(step, values, record, bound, count)
         out = None
         if kind.layout == "stream":
-            out = np.empty(count, kind.numpy)
-        elif sink is None:
+            out = memory.empty(count, kind.dtype, values[port]) if memory is not None else np.empty(count, kind.numpy)
+        elif open_sink is None and memory is None:
             chunks = -(-count // self.plan.chunk)
             words = chunks * stage.max_chunk_words(stage.outputs[0], self.plan.types[tail], self.plan.chunk)
-            sink = _Scratch(np.empty(chunks, np.uint32), np.empty(words, np.uint32))
-        source = values[self.graph.sources[head, self.graph.nodes[head].inputs[0]]]
-        assert isinstance(source, np.ndarray)
-        run = GroupRun(record, count, self.plan.chunk, threads, sink, out)
-        return dict(self.program(step, "forward").forward(source, run))
+            scratch = _Scratch(np.empty(chunks, np.uint32), np.empty(words, np.uint32))
+            open_sink = lambda: scratch  # noqa: E731
+        run = GroupRun(record, count, self.plan.chunk, threads, bound, open_sink, out)
+        return dict(program.forward(values[port], run))
 
     def _numpy_forward(
-        self, step: Step, values: Mapping[NodePort, PortValue], record: RunRecord, count: int, sink: Sink | None
+        self, step: Step, values: dict[NodePort, Any], record: RunRecord, count: int, open_sink: Callable[[], Sink] | None
     ) -> dict[NodePort, PortValue]:
+        for node in step.nodes:
+            for name in self.graph.nodes[node].inputs:
+                if self.graph.sources[node, name] in values:
+                    self._on_host(self.graph.sources[node, name], values)
         parts: dict[NodePort, list[PortValue]] = {}
         for begin, end in self._pieces(step, count):
             local: dict[NodePort, PortValue] = {}
@@ -155,7 +191,8 @@ class Executable:
                 if key not in inner:
                     parts.setdefault(key, []).append(value)
         found = {key: _join(pieces) for key, pieces in parts.items()}
-        if sink is not None:
+        if open_sink is not None:
+            sink = open_sink()
             key = (step.nodes[-1], self.graph.nodes[step.nodes[-1]].outputs[0])
             value = found[key]
             assert isinstance(value, Chunked)
@@ -188,13 +225,13 @@ class Executable:
 
     def inverse(
         self,
-        sinks: Mapping[NodePort, PortValue],
+        sinks: Mapping[NodePort, Any],
         record: RunRecord,
         count: int,
         threads: int,
-        out: NDArray[Any],
+        out: Any,
         checkers: Mapping[NodePort, Checker] | None = None,
-    ) -> NDArray[Any]:
+    ) -> Any:
         """Decompress the sinks' values into the 1-D array `out` and return it.
 
         Parameters
@@ -203,7 +240,7 @@ class Executable:
             For each sink, what verifies the checksums of a half-open range of its chunks; called before those are read.
         """
         plan = self.plan.inverse
-        values: dict[NodePort, PortValue] = dict(sinks)
+        values: dict[NodePort, Any] = dict(sinks)
         checks = checkers or {}
         for i, step in enumerate(plan.steps):
             head = step.nodes[0]
@@ -213,26 +250,48 @@ class Executable:
             if step.kind == "numpy":
                 for check in mine:
                     check(0, -(-count // self.plan.chunk))
-                found = self._numpy_inverse(step, values, record, count, out if last else None)
+                for port in [(n, p) for n in step.nodes for p in self.graph.nodes[n].outputs]:
+                    if port in values:
+                        self._on_host(port, values)
+                found = self._numpy_inverse(step, values, record, count, out if last and isinstance(out, np.ndarray) else None)
             else:
                 kind = self.plan.types[head][self.graph.nodes[head].inputs[0]]
-                dest = out if last else np.empty(count, kind.numpy)
-                run = GroupRun(record, count, self.plan.chunk, threads, None, dest, _all_of(mine))
+                dest = self._destination(kind, count, out if last else None)
+                run = GroupRun(record, count, self.plan.chunk, threads, out=dest, checker=_all_of(mine))
                 ports = {(n, p): values[n, p] for n in step.nodes for p in self.graph.nodes[n].outputs if (n, p) in values}
                 found = {target_port: self.program(step, "inverse").inverse(ports, run)}
             for key, value in found.items():
                 values.setdefault(key, value)
             self._drop(plan, i, values)
         result = values.get((INPUT, INPUT_PORT))
-        if not isinstance(result, np.ndarray):
+        if result is None:
             raise DeclarationError("no stage that reads the pipeline's input gave it back: its inverse must return every input")
         if result is not out:
             if result.shape != out.shape or result.dtype != out.dtype:
                 raise ArchiveError(
                     f"the archive decodes to {result.size} elements of {result.dtype}, its header says {out.size} of {out.dtype}"
                 )
-            out[:] = result
+            if isinstance(out, np.ndarray) and isinstance(result, np.ndarray):
+                out[:] = result
+            else:
+                self._between(result, out)
         return out
+
+    def _destination(self, kind: PortType, count: int, out: Any) -> Any:
+        """Return where a group's inverse writes: `out` if it lies in the memory the kernels write, else an array that does."""
+        memory = self.target.memory if self.target is not None else None
+        if memory is None:
+            return out if out is not None else np.empty(count, kind.numpy)
+        return out if out is not None and memory.owns(out) else memory.empty(count, kind.dtype)
+
+    def _between(self, value: Any, out: Any) -> None:
+        """Copy a stream between host memory and the target's."""
+        assert self.target is not None
+        assert self.target.memory is not None
+        if isinstance(out, np.ndarray):
+            self.target.memory.download(value, out)
+        else:
+            self.target.memory.upload(value, out)
 
     def _numpy_inverse(
         self, step: Step, values: Mapping[NodePort, PortValue], record: RunRecord, count: int, out: NDArray[Any] | None

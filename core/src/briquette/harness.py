@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .declare import FusedOp, FusionSpec
 from .ports import Chunked, PortType, PortValue, Words
-from .record import RunRecord
+from .record import Bound, RunRecord
 from .stage import Stage
 from .target import Target
 
@@ -64,8 +63,11 @@ class GroupRun:
     count, chunk : int
         Elements of the stream and of an archive chunk.
     threads : int
-    sink : Sink or None
-        Forward only: where the tail's payload goes; None where the group ends at a stream.
+    bound : Bound or None
+        Forward only, for programs that prime their members themselves.
+    open_sink : callable or None
+        Forward only: returns where the tail's payload goes, and is called once, when the record holds the members'
+        state; None where the group ends at a stream, or where a target with memory of its own keeps the payload.
     out : array or None
         Where the stream the run ends with goes: the reconstruction or codes. C-contiguous, `count` elements.
     checker : callable or None
@@ -76,8 +78,9 @@ class GroupRun:
     count: int
     chunk: int
     threads: int
-    sink: Sink | None = None
-    out: NDArray[Any] | None = None
+    bound: Bound | None = None
+    open_sink: Callable[[], Sink] | None = None
+    out: Any = None
     checker: Any = None
 
     @property
@@ -88,15 +91,15 @@ class GroupRun:
 class GroupProgram(ABC):
     """Compiled code of one group, in one direction."""
 
-    #: kernels a run launches
-    launches: int = 1
+    #: whether `forward` resolves its members' state itself (on a device, say) and writes it to the record
+    primes: bool = False
 
     @abstractmethod
-    def forward(self, source: NDArray[Any], run: GroupRun) -> dict[tuple[str, str], PortValue]:
+    def forward(self, source: Any, run: GroupRun) -> dict[tuple[str, str], PortValue]:
         """Run compression; return the tail's main output and every declared aux output by (node, port)."""
 
     @abstractmethod
-    def inverse(self, values: Mapping[tuple[str, str], PortValue], run: GroupRun) -> NDArray[Any]:
+    def inverse(self, values: Mapping[tuple[str, str], PortValue], run: GroupRun) -> Any:
         """Run decompression from the tail's main output and the aux outputs; return the head's main input."""
 
 

@@ -6,6 +6,7 @@ so that the side stream stays small whether outliers are rare, scattered, in blo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -99,6 +100,38 @@ def decode(value: Chunked, count: int, chunk: int, dtype: DTypeLike) -> tuple[_P
         If the words are not a side stream of `count` elements.
     """
     kind = np.dtype(dtype)
+    positions: list[_Positions] = []
+    values: list[NDArray[Any]] = []
+    for first, where, what in _chunks(value, count, chunk, kind):
+        positions.append(where + first)
+        values.append(what)
+    if not positions:
+        return np.empty(0, np.int64), np.empty(0, kind)
+    return np.concatenate(positions), np.concatenate(values).view(kind)
+
+
+def restore(value: Chunked, chunk: int, into: NDArray[Any]) -> None:
+    """Write the values that `encode` kept over those of the piece, a chunk at a time, so that little memory is needed.
+
+    Parameters
+    ----------
+    value : Chunked
+    chunk : int
+        Elements of an archive chunk.
+    into : array, shape (count,)
+        The piece's values, of an element type of 4 or 8 bytes. After an error some of them may be overwritten.
+
+    Raises
+    ------
+    ArchiveError
+        If the words are not a side stream of `count` elements.
+    """
+    for first, where, what in _chunks(value, into.size, chunk, into.dtype):
+        into[first : first + chunk][where] = what.view(into.dtype)
+
+
+def _chunks(value: Chunked, count: int, chunk: int, kind: np.dtype[Any]) -> Iterator[tuple[int, _Positions, NDArray[Any]]]:
+    """Yield, for each chunk with outliers, its first element, their positions within it, and their bits."""
     bits = _bits_dtype(kind, chunk)
     chunks = -(-count // chunk)
     total = int(value.sizes.sum(dtype=np.uint64))
@@ -107,18 +140,12 @@ def decode(value: Chunked, count: int, chunk: int, dtype: DTypeLike) -> tuple[_P
             f"the outliers' sizes are those of {value.sizes.size} chunks of {total} words; "
             f"there should be {chunks} chunks, and there are {value.words.size} words"
         )
-    positions: list[_Positions] = []
-    values: list[NDArray[Any]] = []
     at = 0
     filled = np.flatnonzero(value.sizes)
     for c, size in zip(filled.tolist(), value.sizes[filled].tolist(), strict=True):
         where, what = _decode_chunk(value.words[at : at + size], min(chunk, count - c * chunk), bits)
-        positions.append(where + c * chunk)
-        values.append(what)
+        yield c * chunk, where, what
         at += size
-    if not positions:
-        return np.empty(0, np.int64), np.empty(0, kind)
-    return np.concatenate(positions), np.concatenate(values).view(kind)
 
 
 def _bits_dtype(dtype: np.dtype[Any], chunk: int) -> np.dtype[Any]:

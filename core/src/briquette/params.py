@@ -31,6 +31,18 @@ C_TYPES: Final[Mapping[str, tuple[str, str, int]]] = {
 }
 
 
+# NVRTC before 13.1 has no __builtin_offsetof; EDG's own word for it is the other one
+_OFFSETOF: Final = [
+    "#ifndef BRIQUETTE_OFFSETOF",
+    "#ifdef __CUDACC_RTC__",
+    "#define BRIQUETTE_OFFSETOF(type, field) __INTADDR__(&(((type *)0)->field))",
+    "#else",
+    "#define BRIQUETTE_OFFSETOF(type, field) __builtin_offsetof(type, field)",
+    "#endif",
+    "#endif",
+]
+
+
 @dataclass(frozen=True)
 class ParamStruct:
     """Layout of one op's plain-old-data parameters.
@@ -80,16 +92,17 @@ class ParamStruct:
 
     def c_source(self, name: str, policy: str = "") -> str:
         """Return C++ that defines struct `name`, or checks `policy`'s own struct and aliases it to `name`."""
+        lines = _OFFSETOF.copy()
         if self.policy_struct:
-            lines = [f"using {name} = {policy}::{self.policy_struct};"]
+            lines += [f"using {name} = {policy}::{self.policy_struct};"]
         else:
             body = " ".join(f"{C_TYPES[kind][0]} {fname};" for fname, kind in self.fields)
-            lines = [f"struct {name} {{ {body} }};"]
+            lines += [f"struct {name} {{ {body} }};"]
         what = f"the parameters of {policy}" if policy else name
         lines.append(f'static_assert(sizeof({name}) == {self.size}, "{what}: size differs from the declaration");')
         for (fname, kind), at in zip(self.fields, self.offsets, strict=True):
             lines.append(
-                f"static_assert(__builtin_offsetof({name}, {fname}) == {at} && "
+                f"static_assert(BRIQUETTE_OFFSETOF({name}, {fname}) == {at} && "
                 f"sizeof((({name}*)0)->{fname}) == {C_TYPES[kind][2]}, "
                 f'"{what}: field {fname} differs from the declaration");'
             )

@@ -157,7 +157,7 @@ class Pipeline:
 
     def plan(self, x: Any, target: str | None = None, fusion: str | None = None) -> Plan:
         """Return how this pipeline runs for an array, or for a dtype."""
-        dtype = x.dtype if hasattr(x, "dtype") else x
+        dtype = x.dtype if hasattr(x, "dtype") and not isinstance(x, type) else x  # numpy.float32 has one, a descriptor
         return self.executable(np.dtype(dtype).newbyteorder("=").name, target, fusion).plan
 
     def compile(self, dtype: Any, target: str | None = None, fusion: str | None = None) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from . import discovery
+from ._load import describe
 from .errors import LookupFailed, TargetUnavailable, UsageError
 from .planner import FUSION_MODES
 from .target import Target
@@ -29,16 +32,34 @@ def choose_target(name: str | None) -> Target | None:
     if name == REFERENCE:
         return None
     if name is None:
-        usable = [t for t in discovery.registry().targets() if t.unavailable() is None]
+        usable = [t for t in discovery.registry().targets() if why_unavailable(t) is None]
         return max(usable, key=lambda t: t.priority, default=None)
     try:
         target = discovery.registry().target(name)
     except LookupFailed as exc:
         raise LookupFailed(f"{exc}; {REFERENCE!r} is always there") from None
-    reason = target.unavailable()
+    reason = why_unavailable(target)
     if reason is not None:
         raise TargetUnavailable(f"target {name!r} cannot run here: {reason}")
     return target
+
+
+def why_unavailable(target: Target) -> str | None:
+    """Return in one line why `target` cannot run here, or None; a target that fails to say so cannot."""
+    try:
+        return target.unavailable()
+    except (Exception, SystemExit) as exc:  # the fault of one pack, or of what it imports, stops nothing else
+        return f"asking it failed: {describe(exc)}"
+
+
+def target_of(x: Any) -> Target | None:
+    """Return the target in whose memory the array `x` lies; None for host memory."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return None
+    for target in discovery.registry().targets():
+        if target.memory is not None and target.memory.owns(x):
+            return target
+    return None
 
 
 def fusion_mode(asked: str | None) -> str:

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from .bounds import Extent, extent, first_finite, range_bound
 from .declare import FusedOp, FusionSpec
-from .errors import DeclarationError, PipelineError
+from .errors import DeclarationError, PipelineError, UsageError
 from .params import Scalar
 from .ports import PortType, PortValue
 from .record import Bound
@@ -23,19 +24,55 @@ class PrimeContext:
     Attributes
     ----------
     source : array, shape (n,), or None
-        The stage's first input where it is materialized (always, for a stage at the pipeline's input).
+        The stage's first input where it is materialized in host memory.
     types : mapping of port name to PortType
         The types of the stage's inputs and outputs.
     bound : Bound or None
         The error bound the caller asked for.
     count : int
         Elements in the stream.
+    surveyed : Extent, optional
+        What a target found out about the input in its own memory.
     """
 
     source: NDArray[Any] | None
     types: Mapping[str, PortType]
     bound: Bound | None
     count: int
+    surveyed: Extent | None = None
+
+    def extent(self) -> Extent:
+        """Return smallest, largest and first finite value of the stage's input.
+
+        Raises
+        ------
+        PipelineError
+            Where the input is made inside a fused group, so that nothing has seen it yet.
+        """
+        return self.surveyed if self.surveyed is not None else extent(self._seen())
+
+    def first_finite(self) -> float | None:
+        """Return the first finite value of the stage's input, None where there is none; raises as `extent` does."""
+        if self.surveyed is not None:
+            return self.surveyed.first if self.surveyed.any else None
+        return first_finite(self._seen())
+
+    def absolute_bound(self) -> float:
+        """Return the error bound as an absolute one, ``rel * range`` rounded down; 0.0 for a constant field.
+
+        Raises
+        ------
+        UsageError
+            Where the run has no bound.
+        """
+        if self.bound is None:
+            raise UsageError("the pipeline needs an error bound: pass eb= and mode=")
+        return self.bound.eb if self.bound.mode == "abs" else range_bound(self.bound.eb, self.extent())[1]
+
+    def _seen(self) -> NDArray[Any]:
+        if self.source is None:
+            raise PipelineError("a stage that resolves a bound must see the data before it runs; put it at the pipeline's input")
+        return self.source
 
 
 def _unheard(name: str, amount: int) -> None:

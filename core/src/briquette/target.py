@@ -30,16 +30,40 @@ class KernelSource:
     entry_points: tuple[str, ...]
 
 
-class Module(ABC):
-    """Compiled code of one `KernelSource`."""
+class Module:
+    """Compiled code of one `KernelSource`; targets with kernels of their own extend it."""
 
-    @abstractmethod
     def call(self, entry: str, slots: NDArray[np.uint64]) -> int:
         """Call `entry` with a block of 64-bit slots (addresses and integers); return its status.
 
         The function's C signature is ``int32_t entry(uint64_t *slots)``; it may write results back into the
         block. The call releases the interpreter lock.
         """
+        raise NotImplementedError("this target's code is launched, not called")
+
+
+class DeviceMemory(ABC):
+    """Memory that only a target's kernels reach. A device array has ``size``, ``nbytes``, ``dtype`` and ``shape``."""
+
+    @abstractmethod
+    def owns(self, x: Any) -> bool:
+        """Whether `x` is an array in this memory, the target's own or a framework's; cheap, and without CUDA where it is not."""
+
+    @abstractmethod
+    def view(self, x: Any, stream: Any = None) -> Any:
+        """Return `x` as a device array without copying it, in the order of `stream` (default: the target's)."""
+
+    @abstractmethod
+    def empty(self, count: int, dtype: str, like: Any = None) -> Any:
+        """Return an uninitialized 1-D device array, where `like` lies."""
+
+    @abstractmethod
+    def upload(self, array: NDArray[Any], out: Any = None) -> Any:
+        """Return a NumPy array's elements as a 1-D device array, in `out` where that is given."""
+
+    @abstractmethod
+    def download(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return a device array's elements, in `out` where that is given."""
 
 
 class Target(ABC):
@@ -57,6 +81,8 @@ class Target(ABC):
     name: str = ""
     dialect: str = ""
     priority: int = 0
+    #: the target's own memory; None where it works on NumPy arrays
+    memory: DeviceMemory | None = None
 
     @abstractmethod
     def unavailable(self) -> str | None:

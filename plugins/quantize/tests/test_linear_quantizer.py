@@ -321,7 +321,7 @@ def test_declaration_and_value_semantics() -> None:
     op = stage.fused_op()
     assert (stage.fusion_spec().access, stage.fusion_spec().span) == (FusionAccess.ELEMENTWISE, 1)
     assert op.qualified == "::briquette_quantize::LinearQuantizer"
-    assert op.geometry == {"head": 1}
+    assert op.geometry == {"head": 1, "resolves": 1}
     assert stage.fused_aux_outputs() == ("outliers",)
     assert pickle.loads(pickle.dumps(stage)) == stage == LinearQuantizer.from_parameters(stage.parameters())
     assert hash(stage) == hash(LinearQuantizer("int32"))

@@ -18,6 +18,10 @@ from .layout import DESCRIPTOR_BYTES, MAX_CHUNK, MAX_HEADER, RAW_CHUNK
 
 #: dimensions of an array, at most
 MAX_RANK: Final = 64
+#: stages of a pipeline, at most: planning takes the cube of their number
+MAX_STAGES: Final = 64
+#: characters of a name or version, at most
+MAX_NAME: Final = 255
 _REQUIRED = {"w": str, "d": str, "o": str, "s": list, "c": int, "t": dict, "g": bytes}
 _KNOWN = frozenset(_REQUIRED) | {"b", "p", "e"}
 
@@ -244,6 +248,11 @@ def _problem(h: Header) -> str | None:
         return "raw data have stages, edges or a run state"
     if not h.raw and not h.stages:
         return "the pipeline has no stages"
+    if len(h.stages) > MAX_STAGES:
+        return f"the pipeline has {len(h.stages)} stages, of at most {MAX_STAGES}"
+    for text in (h.core_version, *(t for s in h.stages for t in (s.node, s.stage, s.pack, s.pack_version))):
+        if len(text) > MAX_NAME or not text.isprintable():
+            return f"the name or version {text[:40]!r} has {len(text)} characters of at most {MAX_NAME}, or unprintable ones"
     nodes = {s.node for s in h.stages}
     if len(nodes) != len(h.stages) or "" in nodes:
         return f"the nodes {[s.node for s in h.stages]} are not unique, or one has no name"

@@ -25,7 +25,7 @@ C_NAMES: Final[Mapping[str, str]] = {
 }
 FLOATS: Final = frozenset({"float32", "float64"})
 #: what `FusedOp.geometry` may say here
-GEOMETRY: Final = frozenset({"head", "elems_per_lane", "n_ab"})
+GEOMETRY: Final = frozenset({"head", "resolves", "elems_per_lane", "n_ab"})
 
 
 def is_head(member: Member) -> bool:
@@ -35,6 +35,11 @@ def is_head(member: Member) -> bool:
 
 def is_coder(member: Member) -> bool:
     return member.spec.access is FusionAccess.SEGMENT_CODEC
+
+
+def slice_span(member: Member) -> int:
+    """Return the span that the generated ``briquette::Op`` states: 0 for ELEMENTWISE, which takes a lane's array whole."""
+    return 0 if member.spec.access is FusionAccess.ELEMENTWISE else member.spec.span
 
 
 def refuse_chain(chain: Sequence[Member], chunk: int) -> str | None:
@@ -132,6 +137,11 @@ class Composition:
         return self.head.node, self.head.stage.fused_aux_outputs()[0]
 
     @property
+    def resolves(self) -> bool:
+        """Whether the head's policy resolves its parameters from the data's extent itself."""
+        return self.head is not None and bool(self.head.op.geometry.get("resolves"))
+
+    @property
     def source(self) -> str:
         return self.members[0].main_in.dtype
 
@@ -165,6 +175,10 @@ class Composition:
             found.append(at)
             at += -(-(member.op.params.size if member.op.params else 0) // 16) * 16
         return tuple(found)
+
+    @property
+    def param_bytes(self) -> int:
+        return sum(-(-m.op.params.size // 16) * 16 for m in self.members if m.op.params is not None)
 
     def param_block(self, record: RunRecord) -> bytes:
         """Return the parameter bytes of a run whose state is in `record`."""

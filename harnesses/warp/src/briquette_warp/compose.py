@@ -7,31 +7,66 @@ from collections.abc import Iterator
 from briquette.harness import Direction, Member
 from briquette.target import KernelSource
 
-from .chain import C_NAMES, Composition
+from .chain import C_NAMES, Composition, slice_span
 
 ENTRY = {"forward": "briquette_forward", "inverse": "briquette_inverse"}
 
 
+#: kernels of the CUDA dialect: the two directions, and what a quantizer head needs beside them
+CUDA_ENTRIES = {"forward": ("forward", "survey", "aside"), "inverse": ("inverse",)}
+
+
 def host_source(parts: Composition, direction: Direction) -> KernelSource:
     """Return the C++ translation unit of a chain for the one-lane host geometry."""
+    tail = [
+        f'extern "C" __attribute__((visibility("default"))) int32_t {ENTRY[direction]}(uint64_t *slots) {{',
+        f"  return briquette::host::{direction}<Chain>(slots);",
+        "}",
+    ]
+    return _unit(parts, direction, ["host"], "each_{0}<Op{1}>(c, briquette::OneLane(), ", tail, (ENTRY[direction],))
+
+
+def cuda_source(parts: Composition, direction: Direction, blocks: int) -> KernelSource:
+    """Return the CUDA translation unit of a chain; `blocks` are to be resident on a multiprocessor."""
+    kernels = {
+        "forward": (f"__launch_bounds__(256, {blocks})", "Forward", "forward<Chain>"),
+        "inverse": (f"__launch_bounds__(256, {blocks})", "Inverse", "inverse<Chain>"),
+        "survey": ("__launch_bounds__(256)", "Survey", "survey<Chain>"),
+        "aside": ("__launch_bounds__(256)", "Aside", "encode_outliers<Chain::Source>"),
+    }
+    names = [n for n in CUDA_ENTRIES[direction] if n in ENTRY or parts.head is not None]
+    names = [n for n in names if n != "aside" or parts.side is not None]
+    tail = []
+    for name in names:
+        bounds, block, body = kernels[name]
+        tail += [
+            f'extern "C" __global__ void {bounds} briquette_{name}(const __grid_constant__ briquette::device::{block} run) {{',
+            f"  briquette::device::{body}(run);",
+            "}",
+        ]
+    headers = ["forward", "extent", "outliers"] if direction == "forward" else ["inverse"]
+    return _unit(parts, direction, headers, "device::lane_{0}<Op{1}>(c, ", tail, tuple(f"briquette_{n}" for n in names))
+
+
+def _unit(
+    parts: Composition, direction: Direction, skeletons: list[str], call: str, tail: list[str], entries: tuple[str, ...]
+) -> KernelSource:
+    policies = [m.op.op_name for m in parts.members]
     lines = [
-        f"// {direction}: {' + '.join(m.node for m in parts.members)}; composed by briquette-warp",
-        "#include <briquette_warp/cuda/host.cuh>",
+        # policies' names only: node names are an archive's own text, which has no place in code
+        f"// {direction}: {' + '.join(policies)}; composed by briquette-warp",
+        *(f"#include <briquette_warp/cuda/{name}.cuh>" for name in skeletons),
         *(f"#include <{header}>" for header in sorted({m.op.include_header for m in parts.members})),
         "",
         "namespace {",
         *_ops(parts),
-        *_chain(parts),
+        *_chain(parts, call),
         "}  // namespace",
         "",
-        f'extern "C" __attribute__((visibility("default"))) int32_t {ENTRY[direction]}(uint64_t *slots) {{',
-        f"  return briquette::host::{direction}<Chain>(slots);",
-        "}",
+        *tail,
         "",
     ]
-    return KernelSource(
-        f"warp-{direction}-{'-'.join(m.op.op_name for m in parts.members)}", "\n".join(lines), (ENTRY[direction],)
-    )
+    return KernelSource(f"warp-{direction}-{'-'.join(policies)}", "\n".join(lines), entries)
 
 
 def _ops(parts: Composition) -> Iterator[str]:
@@ -41,10 +76,10 @@ def _ops(parts: Composition) -> Iterator[str]:
             params = f"Params{i}"
             yield member.op.params.c_source(params, member.op.qualified)
         types = f"{C_NAMES[member.main_in.dtype]}, {C_NAMES[member.main_out.dtype]}"
-        yield f"typedef briquette::Op<{member.op.qualified}, {params}, {member.spec.span}, {types}> Op{i};"
+        yield f"typedef briquette::Op<{member.op.qualified}, {params}, {slice_span(member)}, {types}> Op{i};"
 
 
-def _chain(parts: Composition) -> Iterator[str]:
+def _chain(parts: Composition, call: str) -> Iterator[str]:
     last = len(parts.members) - 1
     interior = [(parts.members.index(m), m) for m in parts.interior]
     yield "struct Chain {"
@@ -58,17 +93,18 @@ def _chain(parts: Composition) -> Iterator[str]:
         yield f"  static constexpr uint32_t {what}_params = {parts.offsets[index] if index is not None else 0};"
         yield f"  typedef {f'Op{index}' if index is not None else 'void'} {what.title()};"
     yield f"  static constexpr bool has_side = {'true' if parts.side else 'false'};"
-    yield from _pass("forward", parts, interior)
-    yield from _pass("inverse", parts, interior[::-1])
+    yield f"  static constexpr bool resolves = {'true' if parts.resolves else 'false'};"
+    yield from _pass("forward", parts, interior, call)
+    yield from _pass("inverse", parts, interior[::-1], call)
     yield "};"
 
 
-def _pass(direction: Direction, parts: Composition, ops: list[tuple[int, Member]]) -> Iterator[str]:
-    yield "  template <int E> static inline __attribute__((always_inline))"
-    yield f"  void {direction}(First (&c)[E], uint32_t count, const uint8_t *params) {{"
+def _pass(direction: Direction, parts: Composition, ops: list[tuple[int, Member]], call: str) -> Iterator[str]:
+    qualifier = "__device__ __forceinline__ static"
+    yield f"  template <int E> {qualifier} void {direction}(First (&c)[E], uint32_t count, const uint8_t *params) {{"
     yield "    (void)params;"
     yield "    briquette::zero_from(c, count);"
     for index, _ in ops:
-        yield f"    briquette::each_{direction}<Op{index}>(c, briquette::OneLane(), params + {parts.offsets[index]});"
+        yield f"    briquette::{call.format(direction, index)}params + {parts.offsets[index]});"
         yield "    briquette::zero_from(c, count);"
     yield "  }"

@@ -10,9 +10,10 @@ from briquette.target import Target
 
 from .chain import Composition, refuse_chain
 from .compose import host_source
+from .cuda_program import CudaProgram, refuse_geometry
 from .host_program import HostProgram
 
-_DIALECTS: Final = ("c++",)
+_DIALECTS: Final = ("c++", "cuda")
 
 
 class WarpHarness(Harness):
@@ -26,8 +27,13 @@ class WarpHarness(Harness):
     def refuse(self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int) -> str | None:
         if target.dialect not in _DIALECTS:
             return f"this harness composes no {target.dialect!r} source (target {target.name}); it knows {', '.join(_DIALECTS)}"
-        return refuse_chain(chain, chunk)
+        why = refuse_chain(chain, chunk)
+        if why is None and target.dialect == "cuda":
+            why = refuse_geometry(Composition(tuple(chain), chunk))
+        return why
 
     def program(self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int) -> GroupProgram:
         parts = Composition(tuple(chain), chunk)
+        if target.dialect == "cuda":
+            return CudaProgram(parts, direction, target)
         return HostProgram(parts, direction, target.compile(host_source(parts, direction)), target)

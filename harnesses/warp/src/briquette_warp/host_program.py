@@ -70,10 +70,11 @@ class HostProgram(GroupProgram):
     def forward(self, source: NDArray[Any], run: GroupRun) -> dict[NodePort, PortValue]:
         parts = self._parts
         params = np.frombuffer(parts.param_block(run.record) or bytes(16), np.uint8)
-        sizes = run.sink.sizes if run.sink is not None else np.empty(0, np.uint32)
+        sink = run.open_sink() if run.open_sink is not None else None
+        sizes = sink.sizes if sink is not None else np.empty(0, np.uint32)
         side_sizes = np.empty(run.chunks if parts.side else 0, np.uint32)
         ranges = _ranges(run.chunks, run.threads)
-        room = run.sink.words if run.sink is not None else np.empty(0, np.uint32)
+        room = sink.words if sink is not None else np.empty(0, np.uint32)
 
         def work(span: tuple[int, int]) -> _Part:
             begin, end = span
@@ -84,7 +85,7 @@ class HostProgram(GroupProgram):
         found: dict[NodePort, PortValue] = {}
         tail = parts.members[-1]
         port = (tail.node, tail.stage.outputs[0])
-        if run.sink is not None:
+        if sink is not None:
             found[port] = Chunked(sizes, room[: self._join(room, made, run.threads)])
         else:
             assert run.out is not None

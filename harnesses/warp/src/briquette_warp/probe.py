@@ -16,7 +16,7 @@ from briquette.ports import PortType
 from briquette.stage import Stage
 from briquette.target import KernelSource
 
-from .chain import C_NAMES, is_coder, is_head
+from .chain import C_NAMES, is_coder, is_head, slice_span
 
 #: lanes that may share a span
 LANES: Final = (1, 2, 4, 8, 16, 32)
@@ -91,11 +91,14 @@ def geometries(member: Member) -> tuple[LaneGeometry, ...]:
 
 
 def typical(member: Member) -> tuple[LaneGeometry, ...]:
-    """Return the geometries that a GPU would use: one lane a span, 8 lanes (or those that hold 32 elements each), a whole warp."""
+    """Return the geometries that a GPU would use: one lane a span, 8 lanes or as many as hold 32 elements each, a whole warp.
+
+    A coder's segment of more than 64 elements is always shared: one lane could not hold it in registers by far.
+    """
+    alone = [g for g in geometries(member) if g.lanes == 1 and not (is_coder(member) and g.elements > 2 * SMALL)]
     shared = [g for g in geometries(member) if g.lanes > 1]
     few = [g for g in shared if g.small and g.lanes >= 8] or shared[-1:]
-    picked = [*(g for g in geometries(member) if g.lanes == 1), *few[:1], *shared[-1:]]
-    return tuple(dict.fromkeys(picked))
+    return tuple(dict.fromkeys([*alone, *few[:1], *shared[-1:]]))
 
 
 @dataclass(frozen=True)
@@ -147,13 +150,14 @@ def probe_source(name: str, probes: Sequence[Probe]) -> KernelSource:
 
 def _kernel(probe: Probe, member: Member, prefix: str, direction: str) -> Iterator[str]:
     name, params = f"{prefix}_{direction}", "void"
-    yield f"// {member.op.qualified}, {member.main_in.dtype} to {member.main_out}, span {member.spec.span}, geometry {probe.geometry}"
+    types = f"{member.main_in.dtype} to {member.main_out}"
+    yield f"// {member.op.qualified}, {types}, span {member.spec.span}, geometry {probe.geometry}"
     yield "namespace {"
     if member.op.params is not None:
         params = f"Params_{name}"
         yield member.op.params.c_source(params, member.op.qualified)
     types = f"{C_NAMES[member.main_in.dtype]}, {C_NAMES[member.main_out.dtype]}"
-    yield f"typedef briquette::Op<{member.op.qualified}, {params}, {member.spec.span}, {types}> Op_{name};"
+    yield f"typedef briquette::Op<{member.op.qualified}, {params}, {slice_span(member)}, {types}> Op_{name};"
     yield "}  // namespace"
     yield f'extern "C" __global__ void __launch_bounds__({THREADS}) {name}({_ARGUMENTS}) {{'
     yield "  const uint32_t lane = blockIdx.x * blockDim.x + threadIdx.x;"
@@ -167,7 +171,8 @@ def _call(probe: Probe, member: Member, op: str, forward: bool) -> str:
         what, arguments = ("quantize", "in, out, words") if forward else ("dequantize", "in, out")
         return f"briquette::probe::{what}<{op}, {elements}>(lane, {arguments}, params);"
     if is_coder(member):
-        what = "encode" if forward else "decode"
-        arguments = "in, reinterpret_cast<uint32_t *>(out), words" if forward else "reinterpret_cast<const uint32_t *>(in), out, words"
-        return f"briquette::probe::{what}<{op}, {elements}, {group}, {probe.room}u>(lane, {arguments}, params);"
+        what, arguments = "encode", "in, reinterpret_cast<uint32_t *>(out)"
+        if not forward:
+            what, arguments = "decode", "reinterpret_cast<const uint32_t *>(in), out"
+        return f"briquette::probe::{what}<{op}, {elements}, {group}, {probe.room}u>(lane, {arguments}, words, params);"
     return f"briquette::probe::{'forward' if forward else 'inverse'}<{op}, {elements}, {group}>(lane, in, out, params);"

@@ -14,7 +14,7 @@ from briquette import discovery
 from briquette.bounds import resolve
 from briquette.errors import BoundViolation, BriquetteError, UsageError
 from briquette.record import Bound
-from briquette.selection import REFERENCE, choose_target
+from briquette.selection import REFERENCE, choose_target, why_unavailable
 
 from . import options, tables
 from .measure import Contender, Timing, fusion_modes, race, speedups
@@ -101,7 +101,7 @@ def _why_numpy(where: object) -> str | None:
     """Return one line on why the demo runs on the reference, where it does and nobody asked for that."""
     if where is not None:
         return None
-    reasons = [f"{t.name}: {reason}" for t in discovery.registry().targets() if (reason := t.unavailable()) is not None]
+    reasons = [f"{t.name}: {reason}" for t in discovery.registry().targets() if (reason := why_unavailable(t)) is not None]
     why = "; ".join(reasons) or "no other target is installed"
     return f"running on the numpy target, where nothing is compiled or fused ({why})"
 

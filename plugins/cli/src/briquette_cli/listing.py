@@ -9,7 +9,7 @@ import click
 
 from briquette import discovery, pipeline_toml
 from briquette.errors import BriquetteError
-from briquette.selection import REFERENCE, choose_target
+from briquette.selection import REFERENCE, choose_target, why_unavailable
 from briquette.stage import Stage
 
 from . import options, tables
@@ -124,7 +124,7 @@ def target_facts() -> list[dict[str, Any]]:
         {"name": REFERENCE, "default": name == REFERENCE, "unavailable": None, "facts": {"what": "reference, always there"}}
     ]
     for target in discovery.registry().targets():
-        reason = target.unavailable()
+        reason = why_unavailable(target)
         facts = dict(target.describe()) if reason is None else {}
         found.append({"name": target.name, "default": name == target.name, "unavailable": reason, "facts": facts})
     return found

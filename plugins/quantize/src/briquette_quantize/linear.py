@@ -98,17 +98,15 @@ class LinearQuantizer(Stage):
         """
         if ctx.bound is None:
             raise PipelineError(f"stage {self.name!r} needs an error bound; give eb=")
-        if ctx.source is None:
-            raise PipelineError(f"stage {self.name!r} must see the data before it runs; put it at the pipeline's input")
         dtype, code = ctx.types["in"].numpy, ctx.types["codes"].numpy
         state: dict[str, Scalar] = {}
         if ctx.bound.mode == "rel":
-            over = bounds.extent(ctx.source)
+            over = ctx.extent()
             state["range"], eb = bounds.range_bound(ctx.bound.eb, over)
             first: float | None = over.first
             step, inverse = step_for(eb, over.magnitude, dtype)
         else:
-            eb, first = ctx.bound.eb, bounds.first_finite(ctx.source)
+            eb, first = ctx.bound.eb, ctx.first_finite()
             step, inverse = step_for(eb, None, dtype)
         rule = _Rule(eb, step, inverse, 0, dtype, code)
         fill = 0 if first is None else rule.code_of(first)
@@ -133,8 +131,7 @@ class LinearQuantizer(Stage):
         rule = _Rule.from_state(scope.state, scope.types)
         with np.errstate(all="ignore"):
             values = rule.dequantize(codes)
-        where, what = outliers.decode(aside, scope.count, scope.chunk, rule.dtype)
-        values[where] = what
+        outliers.restore(aside, scope.chunk, values)
         return {"in": values}
 
     def fusion_spec(self) -> FusionSpec:
@@ -143,7 +140,7 @@ class LinearQuantizer(Stage):
 
     def fused_op(self) -> FusedOp:
         """The warp-register policy ``LinearQuantizer``."""
-        return FusedOp("warp-register", "LinearQuantizer", "briquette_quantize/cuda/linear.cuh", _PARAMS, {"head": 1})
+        return FusedOp("warp-register", "LinearQuantizer", "briquette_quantize/cuda/linear.cuh", _PARAMS, {"head": 1, "resolves": 1})
 
     def fused_aux_outputs(self) -> tuple[str, ...]:
         """The outliers leave the group beside the codes."""

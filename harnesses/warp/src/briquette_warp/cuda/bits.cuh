@@ -87,7 +87,7 @@ template <class U, int E, class G> __device__ __forceinline__ void pack_span(con
         BRIQUETTE_UNROLL
         for (int m = 0; m < E; m++) { U x = g.broadcast(value[m], int(lane)); if (uint32_t(m) == slot) got = x; }
         const int32_t shift = int32_t(i * width) - int32_t(k * 32u);
-        if (i < uint32_t(E * G::size) && shift < 32) word |= shift >= 0 ? uint32_t(got << shift) : uint32_t(got >> -shift);
+        if (i < uint32_t(E * G::size) && shift < 32) word |= shift >= 0 ? uint32_t(got) << shift : uint32_t(got >> -shift);
       }
       if (k < words) out[k] = word;
     }

@@ -7,7 +7,7 @@
 
 namespace briquette {
 
-/// An op of a chain: the policy, its parameter struct (void: none), its span in elements, its code types.
+/// An op of a chain: the policy, its parameter struct (void: none), its span in elements (0: ELEMENTWISE), its code types.
 template <class Policy_, class Params_, int Span_, class In_, class Out_> struct Op {
   typedef Policy_ Policy;
   typedef Params_ Params;
@@ -44,11 +44,11 @@ template <class O, class T, class G, int E> __device__ __forceinline__ void op_i
 
 /// Apply a code-to-code op to every span of the lane's array.
 template <class O, class T, class G, int E> __device__ __forceinline__ void each_forward(T (&c)[E], G g, const uint8_t *params) {
-  if constexpr (O::span == 1 || O::span >= E) op_forward<O>(c, g, params);
+  if constexpr (O::span == 0 || O::span >= E) op_forward<O>(c, g, params);
   else for (int k = 0; k < E / O::span; k++) op_forward<O>(slice<O::span>(c, k), g, params);
 }
 template <class O, class T, class G, int E> __device__ __forceinline__ void each_inverse(T (&c)[E], G g, const uint8_t *params) {
-  if constexpr (O::span == 1 || O::span >= E) op_inverse<O>(c, g, params);
+  if constexpr (O::span == 0 || O::span >= E) op_inverse<O>(c, g, params);
   else for (int k = 0; k < E / O::span; k++) op_inverse<O>(slice<O::span>(c, k), g, params);
 }
 

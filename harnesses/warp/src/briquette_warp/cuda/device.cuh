@@ -170,10 +170,10 @@ template <class O> struct Segments {
 
 /// Heads with a branch-free form that is right for most values say so by `quantize_fast` and `dequantize_fast`.
 template <class H, class X, class C, class P> struct has_fast {
-  template <class Q> static auto quantize(int) -> decltype(Q::quantize_fast(X(0), *(C *)0, *(const P *)0), char());
-  template <class Q> static long quantize(...);
-  template <class Q> static auto dequantize(int) -> decltype(Q::dequantize_fast(C(0), *(X *)0, *(const P *)0), char());
-  template <class Q> static long dequantize(...);
+  template <class Q> __device__ static auto quantize(int) -> decltype(Q::quantize_fast(X(0), *(C *)0, *(const P *)0), char());
+  template <class Q> __device__ static long quantize(...);
+  template <class Q> __device__ static auto dequantize(int) -> decltype(Q::dequantize_fast(C(0), *(X *)0, *(const P *)0), char());
+  template <class Q> __device__ static long dequantize(...);
   static constexpr bool in = sizeof(quantize<H>(0)) == 1, out = sizeof(dequantize<H>(0)) == 1;
 };
 

@@ -63,9 +63,9 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
   extern __shared__ Vector memory[];
   X *tile = reinterpret_cast<X *>(memory);
   __shared__ uint32_t sums[lanes / 32], counts[lanes / 32];
-  __shared__ unsigned long long shared;
+  __shared__ unsigned long long drawn, placed;
   const int t = int(threadIdx.x);
-  const uint64_t id = C::has_tail ? f.lookback.ticket(&shared) : blockIdx.x;
+  const uint64_t id = C::has_tail ? f.lookback.ticket(&drawn) : blockIdx.x;
   const uint64_t first = id * chunk;
   const uint32_t m = uint32_t(f.n - first < uint64_t(chunk) ? f.n - first : uint64_t(chunk));
   const uint32_t mine = m > uint32_t(t * per_lane) ? (m - t * per_lane < uint32_t(per_lane) ? m - t * per_lane : per_lane) : 0;
@@ -132,14 +132,14 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
     if (t < 32) {
       const uint64_t base = f.lookback.before(id, total);
       if (t == 0) {
-        shared = base;
+        placed = base;
         f.sizes[id] = total;
         if ((id & 63) == 0) f.blocks[id >> 6] = base;
         if (id == gridDim.x - 1) f.totals[0] = base + total;
       }
     }
     __syncthreads();
-    const uint64_t base = shared;
+    const uint64_t base = placed;
     if (base + total <= f.words_room) {
       uint32_t *to = f.words + base;
       for (uint32_t i = t; i < total; i += lanes) to[i] = out[i];

@@ -1,6 +1,6 @@
 // Lane groups: who holds a span together, and what they can ask of one another.
 // Role: none; the harness hands a group to every policy call.
-// Requires: policy.cuh. On CUDA all lanes of a warp take part in every collective.
+// Requires: policy.cuh. All lanes of a group take part in every collective; the groups of a warp may take different ways.
 // Source: warp-level primitives as in the CUDA C++ programming guide; recursive bit transposition after Warren, Hacker's Delight.
 #pragma once
 #include <briquette_warp/cuda/policy.cuh>
@@ -25,7 +25,6 @@ struct OneLane {
 template <int N> struct WarpLanes {
   static_assert(N >= 2 && N <= 32 && (N & (N - 1)) == 0, "a group is a power of two of lanes");
   static constexpr int size = N;
-  static constexpr unsigned all = 0xffffffffu;
   __device__ __forceinline__ int rank() const { return int(threadIdx.x & (N - 1)); }
   template <class T> __device__ __forceinline__ T shift_up(T x, T fill) const {
     T got = shuffle_up(x, 1);
@@ -51,27 +50,35 @@ template <int N> struct WarpLanes {
   __device__ __forceinline__ bool any(bool x) const { return bit_or(uint32_t(x)) != 0; }
   /// The value lane `from` of the group holds; each lane may ask another.
   template <class T> __device__ __forceinline__ T broadcast(T x, int from) const {
-    if constexpr (sizeof(T) == 8) return T(__shfl_sync(all, (unsigned long long)(x), from, N));
-    else return T(__shfl_sync(all, int(x), from, N));
+    static_assert(is_integer<T>, "lane groups exchange integers");
+    if constexpr (sizeof(T) == 8) return T(__shfl_sync(mask(), (unsigned long long)(x), from, N));
+    else return T(__shfl_sync(mask(), int(x), from, N));
   }
-  /// The value of the lane whose rank differs in the bits of `mask`.
-  template <class T> __device__ __forceinline__ T exchange(T x, int mask) const {
-    if constexpr (sizeof(T) == 8) return T(__shfl_xor_sync(all, (unsigned long long)(x), mask, N));
-    else return T(__shfl_xor_sync(all, int(x), mask, N));
+  /// The value of the lane whose rank differs in `bits`.
+  template <class T> __device__ __forceinline__ T exchange(T x, int bits) const {
+    static_assert(is_integer<T>, "lane groups exchange integers");
+    if constexpr (sizeof(T) == 8) return T(__shfl_xor_sync(mask(), (unsigned long long)(x), bits, N));
+    else return T(__shfl_xor_sync(mask(), int(x), bits, N));
   }
 
  private:
+  /// The group's lanes within the warp: what one segment does (its width, say) must not hold up another.
+  __device__ __forceinline__ unsigned mask() const {
+    if constexpr (N == 32) return 0xffffffffu;
+    else return ((1u << (N & 31)) - 1u) << (threadIdx.x & (32 - N));
+  }
   template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) const {
-    if constexpr (sizeof(T) == 8) return T(__shfl_up_sync(all, (unsigned long long)(x), step, N));
-    else return T(__shfl_up_sync(all, int(x), step, N));
+    static_assert(is_integer<T>, "lane groups exchange integers");
+    if constexpr (sizeof(T) == 8) return T(__shfl_up_sync(mask(), (unsigned long long)(x), step, N));
+    else return T(__shfl_up_sync(mask(), int(x), step, N));
   }
 };
 #endif
 
-/// Transpose the 32 x 32 bit matrix whose row i is element i of a 32-element span: afterwards element p holds bit p of
-/// every row, row i in bit i. Works for any geometry: E elements a lane, 32 / E lanes.
+/// Transpose the 32 x 32 bit matrix whose row i is element i of 32 elements: afterwards element p holds bit p of every row,
+/// row i in bit i. E elements a lane, so 32 / E neighbouring lanes hold a matrix; a larger group transposes several.
 template <int E, class G> __device__ __forceinline__ void bit_transpose(uint32_t (&row)[E], G g) {
-  static_assert(E * G::size == 32, "a bit transpose takes a span of 32 elements");
+  static_assert(E <= 32 && (E & (E - 1)) == 0 && E * G::size % 32 == 0, "a bit transpose takes 32 elements at a time");
   constexpr uint32_t low[5] = {0x0000ffffu, 0x00ff00ffu, 0x0f0f0f0fu, 0x33333333u, 0x55555555u};
   BRIQUETTE_UNROLL
   for (int level = 0; level < 5; level++) {

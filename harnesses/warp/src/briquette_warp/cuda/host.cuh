@@ -70,7 +70,7 @@ template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const 
   uint8_t *meta = reinterpret_cast<uint8_t *>(out);
   uint32_t *p = out;
   if constexpr (C::has_tail) p += words_for(uint64_t((m + C::Tail::span - 1) / C::Tail::span) * C::Tail::Policy::meta_bytes);
-  if constexpr (C::has_tail) if (m) p[-1] = 0;
+  if (p != out) p[-1] = 0;  // what follows the metadata in its last word
   const uint8_t *in = f.in + first * sizeof(X);
   const bool aligned = reinterpret_cast<uintptr_t>(in) % alignof(X) == 0;
   for (uint32_t base = 0; base < m; base += E) {
@@ -89,6 +89,7 @@ template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const 
       typedef typename C::Tail Tail;
       typedef typename Tail::In L;
       constexpr int S = Tail::span, M = int(Tail::Policy::meta_bytes);
+      static_assert(M <= 4, "a coder has at most 4 bytes of metadata a segment");
       auto &codes = as<L>(c);
       uint32_t metas[E / S];
       const uint32_t segments = (count + S - 1) / S;
@@ -152,6 +153,7 @@ template <class C> __attribute__((noinline)) static bool decode_chunk(const Inve
     const uint32_t lead = words_for(uint64_t((m + C::Tail::span - 1) / C::Tail::span) * C::Tail::Policy::meta_bytes);
     if (lead > words) return false;
     p += lead;
+    for (uint32_t b = (m + C::Tail::span - 1) / C::Tail::span * C::Tail::Policy::meta_bytes; b < 4 * lead; b++) if (meta[b]) return false;
   }
   uint8_t *out = f.out + first * sizeof(X);
   const bool aligned = reinterpret_cast<uintptr_t>(out) % alignof(X) == 0;

@@ -65,6 +65,7 @@ template <class B> __attribute__((noinline)) static bool restore_outliers(const 
     position_words = 1 + position[0];
   }
   if (words < 1 + uint64_t(position_words)) return false;
+  if (form == 0 && count & 1 && position[position_words - 1] >> 16) return false;  // padding is zero
   const uint32_t *value = position + position_words;
   const uint64_t left = words - 1 - position_words;
   const uint8_t *length = 0, *bits = reinterpret_cast<const uint8_t *>(value);
@@ -73,6 +74,7 @@ template <class B> __attribute__((noinline)) static bool restore_outliers(const 
     if (!left || !value[0] || value[0] > count) return false;
     equals = value[0];
     if (left != 1 + uint64_t(words_for(2ull * equals)) + words_for(uint64_t(sizeof(B)) * equals)) return false;
+    if (equals & 1 && value[words_for(2ull * equals)] >> 16) return false;
     length = reinterpret_cast<const uint8_t *>(value + 1);
     bits = reinterpret_cast<const uint8_t *>(value + 1 + words_for(2ull * equals));
     uint64_t total = 0;

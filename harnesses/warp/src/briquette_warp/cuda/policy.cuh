@@ -43,6 +43,7 @@ template <> struct unsigned_type<int64_t> { typedef uint64_t type; };
 template <class T> using unsigned_of = typename unsigned_type<T>::type;
 
 template <class T> constexpr bool is_signed = T(-1) < T(0);
+template <class T> constexpr bool is_integer = T(3) / T(2) == T(1);
 template <class T> constexpr int bits_of = int(sizeof(T) * 8);
 
 /// Fold a signed code so that small magnitudes of either sign become small numbers; unsigned codes stay.

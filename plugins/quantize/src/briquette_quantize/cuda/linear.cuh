@@ -39,6 +39,67 @@ struct LinearQuantizer {
     return fits && fabs(x - q * p.step) <= p.bound;
   }
 
+#if !BRIQUETTE_HOST
+  /// What the stage's priming computes, on the device: the parameters from the extent of the finite values.
+  template <class X, class C, class P> __device__ static void resolve(double low, double high, double first, bool any, bool relative, double eb, P &p) {
+    double margin = eb;
+    if (relative) {
+      const double range = __dadd_rd(high, -low);
+      const bool finite = fabs(__dadd_rn(high, -low)) < __longlong_as_double(0x7ff0000000000000ll);
+      const double most = __longlong_as_double(0x7fefffffffffffffll);
+      eb = finite ? __dmul_rd(eb, range) : fmin(2.0 * __dmul_rd(eb, __dadd_rd(high * 0.5, low * -0.5)), most);
+      const double half = ulp(X(fmax(fabs(low), fabs(high)))) * 0.5;
+      margin = eb - half > 0.0 ? eb - half : eb;
+    }
+    double step = 2.0 * margin * 0.9921875, inverse = step > 0.0 ? 1.0 / step : 0.0;
+    const double infinite = __longlong_as_double(0x7ff0000000000000ll);
+    if (!(step > 0.0 && step < infinite && inverse > 0.0 && inverse < infinite)) step = inverse = 0.0;
+    const long long most = (long long)((~0ull) >> (65 - 8 * sizeof(C)));
+    p.inverse = inverse;
+    p.step = step;
+    p.inverse32 = __double2float_rn(inverse);
+    p.step32 = __double2float_rn(step);
+    p.bound32 = __double2float_rz(eb);
+    p.bound = sizeof(X) == 4 ? double(p.bound32) : eb;
+    p.limit32 = __ll2float_rz(most);
+    p.limit = sizeof(X) == 4 ? double(p.limit32) : __ll2double_rz(most);
+    p.fill = 0;
+    C code = 0;
+    if (any) quantize(X(first), code, p);
+    p.fill = code;
+  }
+  __device__ static double ulp(float magnitude) {
+    const int exponent = int(__float_as_uint(magnitude) >> 23);
+    return __longlong_as_double((long long)((exponent ? exponent : 1) - 150 + 1023) << 52);
+  }
+  __device__ static double ulp(double magnitude) {
+    const long long exponent = (long long)(__double_as_longlong(magnitude) >> 52);
+    return __longlong_as_double(exponent > 52 ? (exponent - 52) << 52 : exponent > 0 ? 1ll << (exponent - 1) : 1ll);
+  }
+#endif
+
+  /// The same without a branch, for most values: false also where quantize() might still answer true.
+  template <class C, class P> __device__ __forceinline__ static bool quantize_fast(float x, C &code, const P &p) {
+    const float q = rintf(x * p.inverse32);
+    const float top = p.limit32 < wide ? p.limit32 : wide - 1.0f;
+    code = C(int32_t(q));
+    return fabsf(x - q * p.step32) <= p.bound32 && fabsf(q) <= top;
+  }
+  template <class C, class P> __device__ __forceinline__ static bool quantize_fast(double x, C &code, const P &p) {
+    const double q = rint(x * p.inverse);
+    code = C((long long)(q));
+    return fabs(x - q * p.step) <= p.bound && fabs(q) <= p.limit;
+  }
+  template <class C, class P> __device__ __forceinline__ static bool dequantize_fast(C code, float &x, const P &p) {
+    const float narrow = float(code);
+    x = narrow * p.step32;
+    return narrow > -wide && narrow < wide;
+  }
+  template <class C, class P> __device__ __forceinline__ static bool dequantize_fast(C code, double &x, const P &p) {
+    x = double(code) * p.step;
+    return true;
+  }
+
   /// The same for a lane's whole array, in passes that vectorize. False: `kept` marks the values to keep aside.
   template <class C, class P, int E> __device__ __forceinline__ static bool quantize_all(const float (&x)[E], C (&code)[E], uint8_t (&kept)[E], const P &p) {
     const float inverse = p.inverse32, step = p.step32, bound = p.bound32;

@@ -66,10 +66,12 @@ class ByteCoder(Stage):
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Decode the chunked ``out`` into codes ``in``; raise `ArchiveError` if it is no payload of this coder."""
         value, dtype = outputs["out"], scope.types["in"].numpy
-        if not isinstance(value, Chunked) or value.sizes.size != scope.chunks or value.sizes.sum(dtype=np.uint64) != value.words.size:
-            raise ArchiveError("stage 'byte-coder' was not given a chunked value whose sizes fit the stream and its words")
-        codes = np.empty(scope.count, dtype)
+        if not isinstance(value, Chunked) or value.sizes.size != scope.chunks:
+            raise ArchiveError(f"stage 'byte-coder' was not given a chunked value of {scope.chunks} chunks")
         ends = np.cumsum(value.sizes, dtype=np.int64).tolist()
+        if ends and ends[-1] != value.words.size:
+            raise ArchiveError(f"the chunks of stage 'byte-coder' have {ends[-1]} words, and there are {value.words.size}")
+        codes = np.empty(scope.count, dtype)
         for chunk, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
             out = codes[chunk * scope.chunk : (chunk + 1) * scope.chunk]
             out[:] = self._decode(value.words[begin:end], out.size, dtype)
@@ -109,15 +111,17 @@ class ByteCoder(Stage):
         data = words.astype("<u4").view(np.uint8)
         begin = halves + -halves % 4
         widths = data[:halves]
-        if data.size < begin or widths.max() > size or begin + _HALF * int(widths.sum(dtype=np.int64)) != data.size:
+        sound = data.size >= begin and widths.max() <= size and not data[halves:begin].any()
+        if not sound or begin + _HALF * int(widths.sum(dtype=np.int64)) != data.size:
             raise ArchiveError(f"a chunk of {words.size} words cannot have been written by stage 'byte-coder'")
         out = np.zeros((halves, _HALF, size), np.uint8)
         out[_written(widths, size)] = data[begin:]
-        values = out.view(f"<u{size}").reshape(-1)[:count].astype(f"u{size}")
+        values: NDArray[Any] = out.view(f"<u{size}").reshape(-1)[:count].astype(f"u{size}")
         one = values.dtype.type(1)
         if dtype.kind == "i":
             values = (values >> one) ^ (np.zeros_like(values) - (values & one))
-        return (values + self._center(values.dtype)).view(dtype)
+        values = values + self._center(values.dtype)
+        return values.view(dtype)
 
 
 def _written(widths: Bytes, size: int) -> NDArray[np.bool_]:

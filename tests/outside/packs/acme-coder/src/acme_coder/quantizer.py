@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from briquette import bounds, outliers
+from briquette import outliers
 from briquette.declare import FusedOp, FusionAccess, FusionSpec
 from briquette.errors import ArchiveError, PipelineError
 from briquette.params import ParamStruct, Scalar
@@ -49,12 +49,10 @@ class Power2Quantizer(Stage):
 
     def prime_fused_forward_state(self, ctx: PrimeContext) -> Mapping[str, Scalar]:
         """Resolve ``eb`` (the absolute bound), ``quant_step`` and ``fill_code``, the code of the first finite value."""
-        if ctx.bound is None or ctx.source is None:
-            raise PipelineError(f"stage {self.name!r} needs an error bound and must see the data; put it at the pipeline's input")
-        eb = bounds.resolve(ctx.bound, ctx.source)
+        eb = ctx.absolute_bound()
         exponent = math.frexp(eb)[1] if eb else -126  # eb is in [2**(exponent - 1), 2**exponent)
         state: dict[str, Scalar] = {"eb": eb, "quant_step": math.ldexp(1.0, min(max(exponent, -126), 126)), "fill_code": 0}
-        first = bounds.first_finite(ctx.source)
+        first = ctx.first_finite()
         if first is not None:
             state["fill_code"] = int(self._quantize(np.array([first], np.float32), state)[0][0])
         return state
@@ -63,6 +61,7 @@ class Power2Quantizer(Stage):
         """Quantize ``in``, shape (count,), into ``codes`` and ``outliers``."""
         values: NDArray[Any] = np.asarray(inputs["in"])
         codes, kept = self._quantize(values, scope.state)
+        scope.tally("outliers", int(kept.sum()))
         return {"codes": codes, "outliers": outliers.encode(kept, values, scope.chunk)}
 
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
@@ -95,10 +94,11 @@ class Power2Quantizer(Stage):
     def _params(self, state: Mapping[str, Scalar]) -> dict[str, Any]:
         """Return the parameters; raise `ArchiveError` for a state that no run can have resolved (archives are not trusted)."""
         eb, step, fill = state.get("eb"), state.get("quant_step"), state.get("fill_code")
+        given = f"eb={eb!r}, quant_step={step!r}, fill_code={fill!r}"
         if not (isinstance(eb, float) and isinstance(step, float) and isinstance(fill, int)):
-            raise ArchiveError(f"the run record of {self.name!r} holds eb={eb!r}, quant_step={step!r}, fill_code={fill!r}")
-        if not (0 <= eb < math.inf and 2.0**-126 <= step <= 2.0**126 and math.frexp(step)[0] == 0.5 and -(2**31) <= fill < 2**31):
-            raise ArchiveError(f"the run record of {self.name!r} is impossible: eb={eb!r}, quant_step={step!r}, fill_code={fill!r}")
+            raise ArchiveError(f"the run record of {self.name!r} lacks numbers: {given}")
+        if not (0 <= eb < math.inf and math.frexp(step)[0] == 0.5 and 2.0**-126 <= step <= 2.0**126):
+            raise ArchiveError(f"the run record of {self.name!r} is impossible: {given}")
         with np.errstate(over="ignore", under="ignore"):
             bound = np.float32(eb)
         if float(bound) > eb:  # the check is against the bound rounded toward zero

@@ -1,0 +1,1 @@
+"""GPU target of briquette: CUDA kernels compiled at run time by NVRTC."""

@@ -1,0 +1,137 @@
+"""Arrays in device memory: the caller's, seen through DLPack or the CUDA array interface, and our own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from briquette.errors import UnsupportedInput
+
+from . import driver
+
+#: the legacy default stream, which orders itself with every blocking stream
+DEFAULT_STREAM = 1
+
+
+class Memory:
+    """One allocation in the order of a stream; freed in that order when nothing refers to it any more."""
+
+    def __init__(self, nbytes: int, device: int, stream: int) -> None:
+        self.device, self.stream, self.nbytes = device, stream, nbytes
+        self.pointer = int(driver.check(driver.bindings().cuMemAllocAsync(max(nbytes, 16), stream)))
+
+    def __del__(self) -> None:
+        pointer, self.pointer = getattr(self, "pointer", 0), 0
+        if pointer:
+            try:
+                with driver.current(self.device):
+                    driver.bindings().cuMemFreeAsync(pointer, self.stream)
+            except Exception:  # the interpreter or the driver is shutting down
+                return
+
+
+class DeviceArray:
+    """A C-contiguous array in device memory.
+
+    Attributes
+    ----------
+    pointer : int
+    dtype : numpy dtype, native
+    shape : tuple of int
+    device, stream : int
+        Where it lies, and the stream in whose order it is written.
+    owner : object
+        Keeps the memory alive.
+    """
+
+    def __init__(self, pointer: int, dtype: Any, shape: tuple[int, ...], device: int, stream: int, owner: Any) -> None:
+        self.pointer, self.dtype, self.shape = pointer, np.dtype(dtype), tuple(shape)
+        self.device, self.stream, self.owner = device, stream, owner
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.pointer, False),
+            "version": 3,
+            "strides": None,
+            "stream": self.stream,
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self.device  # kDLCUDA
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Export through cuda.core's view, which speaks DLPack for memory it did not allocate."""
+        return _exporter(self).__dlpack__(**options)
+
+    def reshaped(self, shape: tuple[int, ...]) -> DeviceArray:
+        return DeviceArray(self.pointer, self.dtype, shape, self.device, self.stream, self.owner)
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({self.dtype}, shape={self.shape}, device={self.device})"
+
+
+def _exporter(array: DeviceArray) -> Any:
+    from cuda.core.utils import StridedMemoryView
+
+    return StridedMemoryView.from_cuda_array_interface(array, stream_ptr=-1)
+
+
+def is_device_array(x: Any) -> bool:
+    """Whether `x` lies in the memory of a CUDA device, without touching CUDA."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return False
+    if isinstance(x, DeviceArray) or hasattr(type(x), "__cuda_array_interface__"):
+        return bool(getattr(x, "__cuda_array_interface__", None)) if not _is_host_tensor(x) else False
+    where = getattr(x, "__dlpack_device__", None)
+    return bool(where) and int(where()[0]) in (2, 13)
+
+
+def _is_host_tensor(x: Any) -> bool:
+    where = getattr(x, "__dlpack_device__", None)  # PyTorch's CPU tensors have the attribute, which raises
+    return bool(where) and int(where()[0]) not in (2, 13)
+
+
+def view_of(x: Any, stream: int) -> DeviceArray:
+    """Return the caller's device array, ordered before what `stream` does next.
+
+    Raises
+    ------
+    UnsupportedInput
+        For arrays that are not C-contiguous, with the remedy.
+    """
+    if isinstance(x, DeviceArray):
+        return x
+    from cuda.core.utils import StridedMemoryView
+
+    detach = getattr(x, "detach", None)  # a tensor that requires a gradient exports no DLPack
+    given = detach() if callable(detach) else x
+    view = StridedMemoryView.from_any_interface(given, stream_ptr=stream)
+    dtype = view.dtype
+    if dtype is None:
+        raise UnsupportedInput(f"a {type(x).__name__} of a dtype NumPy does not know; convert it to float32 or float64")
+    shape = tuple(int(n) for n in view.shape)
+    if view.strides is not None and not _contiguous(shape, tuple(view.strides)):
+        raise UnsupportedInput(f"a device array with strides {tuple(view.strides)} is not C-contiguous; copy it first")
+    return DeviceArray(int(view.ptr), dtype, shape, int(view.device_id), stream, (x, view))
+
+
+def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    expected = 1
+    for n, s in zip(reversed(shape), reversed(strides), strict=True):
+        if n != 1 and s != expected:
+            return False
+        expected *= n
+    return True

@@ -1,0 +1,196 @@
+"""`CudaTarget`: compiles for the device at hand, and gives harnesses sessions to launch their kernels in."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from briquette.cache import Cache
+from briquette.target import DeviceMemory, KernelSource, Module, Target
+
+from . import driver
+from .arrays import DEFAULT_STREAM, DeviceArray, Memory, is_device_array, view_of
+from .compiler import compiled
+
+
+class CudaModule(Module):
+    """Code of one source: compiled for a device's architecture and loaded into its context when first launched there."""
+
+    def __init__(self, source: KernelSource, cache: Cache) -> None:
+        self._source, self._cache = source, cache
+        self._functions: dict[tuple[int, str, int], Any] = {}
+        self._loaded: dict[int, Any] = {}
+        self._code: dict[tuple[int, int], bytes] = {}
+        self._lock = threading.Lock()
+
+    def function(self, device: int, entry: str, shared: int) -> int:
+        """Return the handle of a kernel that may use `shared` bytes of dynamic shared memory; the context is current."""
+        found = self._functions.get((device, entry, shared))
+        if found is None:
+            with self._lock:
+                found = self._functions[device, entry, shared] = self._load(device, entry, shared)
+        return int(found)
+
+    def _load(self, device: int, entry: str, shared: int) -> Any:
+        lib = driver.bindings()
+        if device not in self._loaded:
+            capability = driver.capability(device)
+            if capability not in self._code:
+                self._code[capability] = compiled(self._source, capability, self._cache)
+            self._loaded[device] = driver.check(lib.cuModuleLoadData(self._code[capability]))
+        function = driver.check(lib.cuModuleGetFunction(self._loaded[device], entry.encode()))
+        which = lib.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        driver.check(lib.cuFuncSetAttribute(function, which, shared))
+        return function
+
+
+class Session:
+    """One run's place: a device and a stream. All work is in the stream's order; `finish` waits for it."""
+
+    def __init__(self, device: int, stream: int) -> None:
+        self.device, self.stream = device, stream
+        self._lib = driver.bindings()
+
+    def memory(self, nbytes: int) -> Memory:
+        return Memory(nbytes, self.device, self.stream)
+
+    def array(self, count: int, dtype: str, memory: Memory | None = None, offset: int = 0) -> DeviceArray:
+        """Return a 1-D array in new memory, or in `memory` from byte `offset` on."""
+        held = memory if memory is not None else self.memory(count * np.dtype(dtype).itemsize)
+        return DeviceArray(held.pointer + offset, dtype, (count,), self.device, self.stream, held)
+
+    def zero(self, pointer: int, nbytes: int) -> None:
+        driver.check(self._lib.cuMemsetD8Async(pointer, 0, nbytes, self.stream))
+
+    def launch(self, module: Module, entry: str, grid: int, shared: int, run: NDArray[np.uint64]) -> None:
+        """Launch a kernel of 256 lanes a block whose one parameter is the block of 64-bit slots `run`."""
+        assert isinstance(module, CudaModule)
+        function = module.function(self.device, entry, shared)
+        slots = (ctypes.c_void_p * 1)(run.ctypes.data)
+        driver.check(self._lib.cuLaunchKernel(function, grid, 1, 1, 256, 1, 1, shared, self.stream, ctypes.addressof(slots), 0))
+
+    def read(self, pointer: int, out: NDArray[Any]) -> NDArray[Any]:
+        """Copy device memory into a contiguous host array, and wait for it."""
+        if out.nbytes:
+            driver.check(self._lib.cuMemcpyDtoHAsync(out.ctypes.data, pointer, out.nbytes, self.stream))
+        self.finish()
+        return out
+
+    def write(self, pointer: int, data: NDArray[Any]) -> None:
+        """Copy a contiguous host array into device memory; it may be reused when this returns."""
+        if data.nbytes:
+            driver.check(self._lib.cuMemcpyHtoDAsync(pointer, data.ctypes.data, data.nbytes, self.stream))
+            self.finish()
+
+    def finish(self) -> None:
+        driver.check(self._lib.cuStreamSynchronize(self.stream))
+
+    def multiprocessors(self) -> int:
+        return driver.attribute(self.device, "MULTIPROCESSOR_COUNT")
+
+    def current(self) -> Any:
+        """Return the context manager in which this session's calls are made."""
+        return driver.current(self.device)
+
+
+class CudaMemory(DeviceMemory):
+    """Device memory of every GPU; what has no place yet goes to device 0."""
+
+    def owns(self, x: Any) -> bool:
+        return is_device_array(x)
+
+    def view(self, x: Any, stream: Any = None) -> DeviceArray:
+        handle = stream_handle(stream)
+        device = getattr(getattr(x, "device", None), "id", None)
+        with driver.current(device if isinstance(device, int) else 0):
+            return view_of(x, handle)
+
+    def empty(self, count: int, dtype: str, like: Any = None) -> DeviceArray:
+        session = session_of(like)
+        with session.current():
+            return session.array(count, dtype)
+
+    def upload(self, array: NDArray[Any], out: Any = None) -> DeviceArray:
+        session = session_of(out)
+        with session.current():
+            placed = out if out is not None else session.array(array.size, array.dtype.name)
+            session.write(placed.pointer, np.ascontiguousarray(array))
+        return placed  # type: ignore[no-any-return]
+
+    def download(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        session = session_of(array)
+        host = np.empty(array.shape, array.dtype) if out is None else out
+        with session.current():
+            return session.read(array.pointer, host)
+
+
+def stream_handle(stream: Any) -> int:
+    """Return the handle of a CuPy, PyTorch or cuda.core stream, or of an integer; None is the legacy default stream."""
+    if stream is None:
+        return DEFAULT_STREAM
+    if isinstance(stream, int):
+        return stream or DEFAULT_STREAM
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        return int((protocol() if callable(protocol) else protocol)[1]) or DEFAULT_STREAM
+    for name in ("ptr", "cuda_stream", "handle"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name)) or DEFAULT_STREAM
+    raise TypeError(f"a {type(stream).__name__} is no CUDA stream")
+
+
+def session_of(array: Any) -> Session:
+    """Return a session where a device array lies; device 0 and the default stream for None."""
+    return Session(0, DEFAULT_STREAM) if array is None else Session(array.device, array.stream)
+
+
+class CudaTarget(Target):
+    """Runs plans on NVIDIA GPUs.
+
+    Parameters
+    ----------
+    cache : Cache, optional
+        Default: the one the environment describes.
+    """
+
+    name = "cuda"
+    dialect = "cuda"
+    priority = 0  # arrays in host memory stay there unless asked for otherwise: a copy over the bus costs more than coding
+    memory = CudaMemory()
+
+    def __init__(self, *, cache: Cache | None = None) -> None:
+        self._cache = Cache.from_environment() if cache is None else cache
+        self._modules: dict[tuple[str, tuple[str, ...]], CudaModule] = {}
+        self._lock = threading.Lock()
+
+    def unavailable(self) -> str | None:
+        return driver.missing()
+
+    def compile(self, source: KernelSource) -> CudaModule:
+        """Return the module of `source`; it is compiled, or found in the cache, when first launched on a device."""
+        with self._lock:
+            return self._modules.setdefault((source.text, source.entry_points), CudaModule(source, self._cache))
+
+    def map(self, work: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list[Any]:
+        return [work(item) for item in items]
+
+    def session(self, array: Any = None) -> Session:
+        """Return a session where `array` lies (default: device 0)."""
+        return session_of(array)
+
+    def describe(self) -> Mapping[str, str]:
+        why = self.unavailable()
+        if why is not None:
+            return {"unavailable": why}
+        lib = driver.bindings()
+        version = driver.check(lib.cuDriverGetVersion())
+        names = []
+        for i in range(driver.check(lib.cuDeviceGetCount())):
+            name = driver.check(lib.cuDeviceGetName(128, driver.check(lib.cuDeviceGet(i))))
+            names.append(name.split(b"\0")[0].decode())
+        return {"devices": ", ".join(names), "driver": f"CUDA {version // 1000}.{version % 1000 // 10}"}

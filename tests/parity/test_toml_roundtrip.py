@@ -1,0 +1,95 @@
+"""Every stage with parameters of its own survives TOML: an equal pipeline, the same archives (case I4)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from parity_kit import WAYS, bits, compressed, restored, walk
+
+import briquette as bq
+from briquette import discovery
+
+QUANTIZER, LORENZO, CODER = ("linear-quantizer", {}), ("lorenzo-1d", {}), ("plain-rate", {})
+
+
+class Case(NamedTuple):
+    """A stage's parameters, none at its default, and the stages before and behind it."""
+
+    parameters: dict[str, Any]
+    before: tuple[tuple[str, dict[str, Any]], ...] = ()
+    behind: tuple[tuple[str, dict[str, Any]], ...] = ()
+
+
+CASES = {
+    "linear-quantizer": Case({"code_type": "int16"}, behind=(LORENZO, CODER)),
+    "lorenzo-1d": Case({"region": 96}, before=(QUANTIZER,), behind=(CODER,)),
+    "zigzag": Case({}, before=(QUANTIZER, LORENZO), behind=(CODER,)),
+    "plain-rate": Case({"segment": 64}, before=(QUANTIZER, LORENZO)),
+    "adaptive-bitplane": Case({"segment": 128}, before=(QUANTIZER, LORENZO)),
+}
+
+
+def own_stages() -> set[str]:
+    """The stages of briquette's own packs; tests may have installed others."""
+    registry = discovery.registry()
+    return {n for n in registry.stages() if ":" not in n and registry.stage_origin(n).distribution.startswith("briquette-")}
+
+
+def build(name: str, node: str = "") -> bq.Pipeline:
+    case, registry = CASES[name], discovery.registry()
+    pipe = bq.Pipeline(f'a "{name}"', "line one\nline two", bq.Bound(0.1 + 0.2, "abs"))
+    for stage, parameters in (*case.before, (name, case.parameters), *case.behind):
+        pipe.add(registry.stage_class(stage).from_parameters(parameters), node if stage == name else "")
+    return pipe
+
+
+def test_every_registered_stage_has_a_case() -> None:
+    assert own_stages() == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_parameter_is_at_its_default(name: str) -> None:
+    cls = discovery.registry().stage_class(name)
+    assert set(CASES[name].parameters) == set(cls.parameter_names())
+    default = cls().parameters()
+    assert all(default[key] != value for key, value in CASES[name].parameters.items())
+
+
+@pytest.mark.parametrize("node", ["", "a node, named"])
+@pytest.mark.parametrize("name", CASES)
+def test_toml_gives_an_equal_pipeline(name: str, node: str) -> None:
+    pipe = build(name, node)
+    again = bq.Pipeline.from_toml(pipe.to_toml())
+    assert again == pipe
+    assert (again.title, again.description, again.bound) == (pipe.title, pipe.description, pipe.bound)
+    assert list(again.graph.nodes) == list(pipe.graph.nodes)
+    assert [s.parameters() for s in again.graph.nodes.values()] == [s.parameters() for s in pipe.graph.nodes.values()]
+    assert again.to_toml() == pipe.to_toml()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_toml_gives_the_same_archives(name: str, rng: np.random.Generator) -> None:
+    pipe = build(name)
+    again = bq.Pipeline.from_toml(pipe.to_toml())
+    x = walk(rng, 9999, "float32")
+    blobs, backs = [], []
+    for run in (pipe, again):
+        for way in WAYS:
+            coded = compressed(x, None, "abs", run, way)  # the bound comes from the TOML too
+            assert not coded.raw
+            assert coded.eb == 0.1 + 0.2
+            blobs.append(bytes(coded.archive))
+            backs.append(restored(blobs[0], x, way).array)
+    assert blobs == blobs[:1] * 6
+    assert all(np.array_equal(bits(back), bits(backs[0])) for back in backs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_archives_hold_the_parameters(name: str, rng: np.random.Generator) -> None:
+    """The archive, like the TOML, has what was set: a reader that took defaults would decode something else."""
+    coded = bq.compress_run(walk(rng, 2000, "float32"), pipeline=build(name), target="numpy")
+    assert not coded.raw
+    entry = next(s for s in bq.info(coded.archive)["stages"] if s["stage"].rpartition(":")[2] == name)
+    assert entry["parameters"] == CASES[name].parameters
