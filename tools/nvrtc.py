@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-#: wheels that hold the library, newest major first
-WHEELS: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
+#: the wheel that holds the library
+WHEEL: Final = "nvidia-cuda-nvrtc"
 #: IEEE arithmetic, as every target has it: no contraction, no flush to zero, exact division and square root
 FLAGS: Final = ("--std=c++17", "-fmad=false", "-ftz=false", "-prec-div=true", "-prec-sqrt=true")
 _VERBOSE: Final = "--ptxas-options=-v"
@@ -50,17 +50,16 @@ class Nvrtc:
     Raises
     ------
     NvrtcMissing
-        Neither wheel is installed here.
+        The wheel is not installed here.
     """
 
     def __init__(self) -> None:
-        self.wheel, path = _library()
-        self._call = ctypes.CDLL(path)
+        self._call = ctypes.CDLL(_library())
         self._call.nvrtcGetErrorString.restype = ctypes.c_char_p
 
     @cached_property
     def version(self) -> str:
-        return f"{self.wheel} {importlib.metadata.version(self.wheel)}"
+        return f"{WHEEL} {importlib.metadata.version(WHEEL)}"
 
     def compile(self, name: str, text: str, headers: Mapping[str, str], arch: str) -> tuple[bytes, dict[str, Usage]]:
         """Return the cubin for `arch`, such as ``"sm_90"``, and what each of its kernels takes.
@@ -132,16 +131,15 @@ def _entries(log: str) -> list[tuple[str, str]]:
     return [(match[1], log[match.end() : end]) for match, end in zip(starts, ends, strict=True)]
 
 
-def _library() -> tuple[str, str]:
-    for wheel in WHEELS:
-        try:
-            files = importlib.metadata.files(wheel) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        for file in files:
-            if re.fullmatch(r"libnvrtc\.so\.\d+", file.name):
-                return wheel, str(file.locate())
-    raise NvrtcMissing(f"no NVRTC in this environment; run: make test-nvrtc, or: pip install {WHEELS[0]}")
+def _library() -> str:
+    try:
+        files = importlib.metadata.files(WHEEL) or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if re.fullmatch(r"libnvrtc\.so\.\d+", file.name):
+            return str(file.locate())
+    raise NvrtcMissing(f"no NVRTC for Linux in this environment; run: make test-nvrtc, or: pip install {WHEEL}")
 
 
 def _strings(values: Sequence[bytes]) -> Any:

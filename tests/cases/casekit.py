@@ -158,13 +158,24 @@ def check(
 
 
 def python(
-    code: str, cwd: Path, *arguments: str | Path, env: Mapping[str, str] | None = None, fails: bool = False, isolated: bool = False
+    code: str,
+    cwd: Path,
+    *arguments: str | Path,
+    env: Mapping[str, str] | None = None,
+    fails: bool = False,
+    isolated: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run `code` in a fresh interpreter inside `cwd`; fails the test where the program fails (or, with `fails`, does not)."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PYTHON"))}
     command = [sys.executable, *(["-P"] if isolated else []), "-c", code, *map(str, arguments)]
     done = subprocess.run(
-        command, cwd=cwd, env={**kept, **(env or {})}, capture_output=True, encoding="utf-8", errors="surrogateescape", timeout=300
+        command,
+        cwd=cwd,
+        env={**kept, **(env or {})},
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        timeout=300,
     )
     assert (done.returncode != 0) is fails, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done

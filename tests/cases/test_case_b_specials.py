@@ -112,7 +112,11 @@ def test_b3_a_range_is_that_of_the_finite_values(values: list[float], span: floa
 def test_b3_a_range_that_overflows(dtype: str, largest: float, eb: float) -> None:
     pair = np.array([-largest, largest], dtype)
     casekit.check(pair, eb, "rel", PRESETS, coded=False)
-    x = np.interp(np.arange(40_000), [0, 20_000, 39_999], np.array([-0.5, 0.5, -0.5])).astype(dtype) * np.array(largest, dtype) * 2
+    x = (
+        np.interp(np.arange(40_000), [0, 20_000, 39_999], np.array([-0.5, 0.5, -0.5])).astype(dtype)
+        * np.array(largest, dtype)
+        * 2
+    )
     assert np.isfinite(x).all()
     assert x.max() == x.dtype.type(largest)
     # a step above the type's largest number codes nothing: the values are kept, which is within any bound
@@ -132,7 +136,9 @@ def test_b3_constants_are_exact_under_a_relative_bound(n: int, dtype: str) -> No
 def test_b3_bounds_that_are_none_are_refused_by_value(bad: str, tmp_path: object) -> None:
     x, number = sine(100), float(bad)
     for mode in ("abs", "rel"):
-        with pytest.raises(bq.BriquetteError, match=f"error bound {re.escape(repr(number))} must be finite and greater than zero"):
+        with pytest.raises(
+            bq.BriquetteError, match=f"error bound {re.escape(repr(number))} must be finite and greater than zero"
+        ):
             bq.compress(x, number, mode)
     with pytest.raises(bq.BriquetteError, match=re.escape(repr(number))):
         bq.Pipeline.from_toml(f"{bq.Pipeline.from_preset('fast').to_toml()}\n[bound]\neb = {number!r}\n")
@@ -155,7 +161,12 @@ def patterned(dtype: str) -> np.ndarray:
     some = [0.0, -0.0, tiny, -tiny, 7 * tiny, float(info.tiny), -float(info.tiny) / 2, 1.0, -0.0, -1.0]
     x = np.tile(np.array(some, dtype), 2000)
     payloads = [0x7FF8000000000001, 0x7FF0000000000001] if dtype == "float64" else [0x7FC12345, 0x7F800001]
-    x.view(f"u{x.itemsize}")[[5, 777, 8191, 8192]] = [payloads[0], payloads[1], payloads[0], payloads[0] | 1 << 8 * x.itemsize - 1]
+    x.view(f"u{x.itemsize}")[[5, 777, 8191, 8192]] = [
+        payloads[0],
+        payloads[1],
+        payloads[0],
+        payloads[0] | 1 << 8 * x.itemsize - 1,
+    ]
     return x
 
 

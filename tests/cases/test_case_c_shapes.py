@@ -73,7 +73,7 @@ def test_c5_small_incompressible_arrays(n: int) -> None:
 def test_c5_the_room_that_is_stated_is_enough_for_large_arrays() -> None:
     # the checksums of raw data grow with them, past a kilobyte from 2**26 elements on
     x = np.frombuffer(np.random.default_rng(0).bytes(1 << 20), np.float32)
-    x = np.broadcast_to(x, (1 << 9, x.size)).reshape(-1)  # 2**27 elements, 512 MiB
+    x = np.broadcast_to(x, (1 << 8, x.size)).reshape(-1)  # 2**26 elements, 256 MiB
     blob = bq.compress(x, 1e-9, out=bytearray(bq.max_archive_bytes(x)))
     assert bq.info(blob)["raw"]
     assert x.nbytes + 1024 < len(blob) <= bq.max_archive_bytes(x)

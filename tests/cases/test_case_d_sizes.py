@@ -33,7 +33,8 @@ def test_d1_primes(n: int) -> None:
 
 
 def test_d1_one_below_and_above_every_multiple_of_a_span() -> None:
-    near = {m + d for span, top in ((32, 1024), (256, 8192), (8192, 32_768)) for m in range(span, top + 1, span) for d in (-1, 0, 1)}
+    multiples = {m for span, top in ((32, 1024), (256, 8192), (8192, 32_768)) for m in range(span, top + 1, span)}
+    near = {m + d for m in multiples for d in (-1, 0, 1)}
     base = wave(40_000)
     for n in sorted(near):
         x = base[40_000 - n :]

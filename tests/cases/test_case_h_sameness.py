@@ -64,9 +64,7 @@ def test_h1_processes_with_different_hash_seeds(tmp_path: Path) -> None:
     targets = [way.target for way in casekit.ways((REFERENCE, FUSED))]
     runs = {casekit.python(MAKE, tmp_path, *targets, env={"PYTHONHASHSEED": seed}).stdout for seed in ("0", "1", "4242")}
     assert len(runs) == 1
-    here = [
-        hashlib.sha256(bq.compress(field(), 1e-3, "rel", pipeline=preset)).hexdigest() for preset in PRESETS for _ in targets
-    ]
+    here = [hashlib.sha256(bq.compress(field(), 1e-3, "rel", pipeline=preset)).hexdigest() for preset in PRESETS for _ in targets]
     assert runs.pop().split() == here
 
 

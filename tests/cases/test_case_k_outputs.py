@@ -72,7 +72,9 @@ def test_k1_outputs_that_are_not_contiguous_and_writable(make: Callable[[], byte
     assert not np.asarray(out).any()
 
 
-@pytest.mark.parametrize("out", [[0.0] * 12_000, bytearray(48_000), memoryview(bytearray(48_000)), "out"], ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize(
+    "out", [[0.0] * 12_000, bytearray(48_000), memoryview(bytearray(48_000)), "out"], ids=lambda o: type(o).__name__
+)
 def test_k1_outputs_that_are_no_arrays(out: object) -> None:
     with pytest.raises(bq.BriquetteError, match=f"must be a NumPy array, not {type(out).__name__}"):
         bq.decompress(coded(), out=out)
@@ -109,7 +111,8 @@ def test_k1_raw_files_with_one_value_too_few_or_too_many(off: int, shape: str, d
     item = np.dtype(dtype).itemsize
     (tmp_path / "x.raw").write_bytes(bytes((12_000 + off) * item))
     done = CliRunner().invoke(
-        cli, ["compress", str(tmp_path / "x.raw"), "--dtype", dtype, "--shape", shape, "--eb", "1e-3", "-o", str(tmp_path / "o.bq")]
+        cli,
+        ["compress", str(tmp_path / "x.raw"), "--dtype", dtype, "--shape", shape, "--eb", "1e-3", "-o", str(tmp_path / "o.bq")],
     )
     assert done.exit_code == 2
     assert f"{(12_000 + off) * item:,} bytes" in done.stderr

@@ -19,7 +19,7 @@ def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-def grown(step, warm=120, rounds=500):
+def grown(step, warm=60, rounds=500):
     for i in range(warm):
         step(i)
     before, most = resident(), 0
@@ -28,15 +28,16 @@ def grown(step, warm=120, rounds=500):
         most = max(most, resident() - before)
     print(most, resident() - before)
 
-base = np.sin(np.arange(200_000) / 30)
+base = np.sin(np.arange(100_000) / 30)
 """
 
 ROUND_TRIPS = """
 def step(i):
-    n = 1 + 7919 * i % 200_000
+    n = 1 + 7919 * i % 100_000
     x = base[:n].astype(("float32", "float64")[i % 2])
     x[i % n] = np.nan
-    blob = bq.compress(x, 1e-3, ("abs", "rel")[i // 2 % 2], pipeline=("fast", "planes")[i // 4 % 2], target=target, threads=1 + i % 2)
+    mode, pipeline = ("abs", "rel")[i // 2 % 2], ("fast", "planes")[i // 4 % 2]
+    blob = bq.compress(x, 1e-3, mode, pipeline=pipeline, target=target, threads=1 + i % 2)
     y = bq.decompress(blob, target=target, threads=1 + i % 2)
     assert y.shape == x.shape
 

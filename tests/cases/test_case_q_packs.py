@@ -35,7 +35,7 @@ class Negate(Stage):
         return {{"in": -outputs["out"]}}
 '''
 
-TARGET = '''
+TARGET = """
 from briquette.target import Target
 
 class Elsewhere(Target):
@@ -47,7 +47,7 @@ class Elsewhere(Target):
         raise NotImplementedError
     def map(self, work, items, threads):
         return [work(item) for item in items]
-'''
+"""
 
 Install = Callable[..., None]
 

@@ -31,7 +31,7 @@ def preloaded() -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("fault", "report"), [("overread", "heap-buffer-overflow"), ("shift", "shift exponent 1200 is too large")])
+@pytest.mark.parametrize(("fault", "report"), [("overread", "heap-buffer-overflow"), ("shift", "shift exponent 1200")])
 def test_a_planted_fault_is_reported(fault: str, report: str, preloaded: dict[str, str], campaign: Campaign) -> None:
     with pytest.raises(pytest.fail.Exception, match=report):
         campaign("planted", fault, "--sanitize", count=1, env=preloaded)
@@ -39,7 +39,7 @@ def test_a_planted_fault_is_reported(fault: str, report: str, preloaded: dict[st
 
 @pytest.mark.parametrize("preset", [*PRESETS, *OTHERS])
 def test_nothing_is_reported(preset: str, preloaded: dict[str, str], campaign: Campaign) -> None:
-    report = campaign("kernels,resealed,forward", preset, "--sanitize", count=300, env=preloaded)
-    assert report["kernels"]["decoded"] > 20
-    assert report["resealed"]["decoded"] > 20
-    assert report["forward"]["coded"] > 20
+    report = campaign("kernels,resealed,forward", preset, "--sanitize", count=200, env=preloaded)
+    assert report["kernels"]["decoded"] > 10
+    assert report["resealed"]["decoded"] > 10
+    assert report["forward"]["coded"] > 10

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from typing import cast
 
 from . import discovery
 from .archive import Edge as ArchivedEdge
-from .archive import Header, StageEntry
+from .archive import Header, StageEntry, cbor
 from .arrays import Source
 from .errors import ArchiveError, ArchiveVersionError, BriquetteError, PackError
 from .graph import Edge, Graph
@@ -52,23 +53,21 @@ def pipeline_of(header: Header) -> Pipeline:
     ArchiveError
         Where stages, parameters and edges make no pipeline.
     """
-    key = tuple(
-        (s.node, s.qualified, s.format_version, s.pack_version, tuple(sorted(s.parameters.items(), key=lambda p: p[0])))
-        for s in header.stages
-    )
+    # parameters as their encoding, in which 1, 1.0 and true differ, and 0.0 from -0.0: as values of a key they would not
+    key = tuple((s.node, s.qualified, s.format_version, s.pack_version, cbor.dumps(s.parameters)) for s in header.stages)
     return _pipeline(discovery.registry(), key, header.edges)
 
 
-StageKey = tuple[str, str, int, str, tuple[tuple[str, Scalar], ...]]
+StageKey = tuple[str, str, int, str, bytes]
 
 
-@lru_cache(maxsize=64, typed=True)
+@lru_cache(maxsize=64)
 def _pipeline(registry: discovery.Registry, key: tuple[StageKey, ...], edges: tuple[ArchivedEdge, ...] | None) -> Pipeline:
     nodes = {}
     for node, qualified, format_version, pack_version, parameters in key:
         cls = registry.resolve_archived(qualified, format_version, pack_version)
         try:
-            nodes[node] = cls.from_parameters(dict(parameters))
+            nodes[node] = cls.from_parameters(cast("dict[str, Scalar]", cbor.loads(parameters)))
         except (PackError, ArchiveVersionError):
             raise
         except (BriquetteError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as exc:

@@ -87,8 +87,9 @@ def sound(preset: str) -> tuple[Sound, ...]:
         for kept in ("none", *FORMS):
             data = bytes(briquette.compress(field(dtype, kept), EB, pipeline=pipeline(preset), target="numpy"))
             made.append(_sound(f"{preset}-{dtype}-{kept}", data))
-        noise = np.random.default_rng(1).normal(size=(30, 20)).astype(dtype)
-        made.append(_sound(f"{preset}-{dtype}-raw", bytes(briquette.compress(noise, 1e-12, pipeline=pipeline(preset), target="numpy"))))
+        noise = (1e9 * np.random.default_rng(1).normal(size=(30, 20))).astype(dtype)
+        data = bytes(briquette.compress(noise, 1e-12, pipeline=pipeline(preset), target="numpy"))
+        made.append(_sound(f"{preset}-{dtype}-raw", data))
     return tuple(made)
 
 

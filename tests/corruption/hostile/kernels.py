@@ -149,7 +149,8 @@ def forward(watch: Watch, preset: str, count: int, rng: Random) -> dict[str, int
             far = ~(np.abs(back.astype(np.longdouble) - x.astype(np.longdouble)) <= bound.eb)
         if (back[far].view(f"u{x.itemsize}") != x[far].view(f"u{x.itemsize}")).any():
             raise Misbehaviour(f"{name}: values beyond the bound {bound.eb}")
-        archives = [bytes(briquette.compress(given, bound.eb, pipeline=pipeline(preset), target=t, fusion=fusion)) for t in TARGETS]
+        options = {"pipeline": pipeline(preset), "fusion": fusion}
+        archives = [bytes(briquette.compress(given, bound.eb, target=target, **options)) for target in TARGETS]
         if archives[0] != archives[1]:
             raise Misbehaviour(f"{name}: numpy and host make different archives")
         seen["raw" if briquette.info(archives[0])["raw"] else "coded"] += 1
@@ -164,7 +165,8 @@ _PLANTED: Final = {
 
 def planted(watch: Watch, preset: str, count: int, rng: Random) -> dict[str, int]:
     """Run code with a fault of the kind that `preset` names: what the sanitizers must end the process for."""
-    text = f'#include <stdint.h>\nextern "C" __attribute__((visibility("default"))) int32_t planted(uint64_t *slots) {{ {_PLANTED[preset]} }}\n'
+    text = '#include <stdint.h>\nextern "C" __attribute__((visibility("default"))) int32_t planted(uint64_t *slots) {\n'
+    text += f"  {_PLANTED[preset]}\n}}\n"
     module = host_target().compile(KernelSource("planted", text, ("planted",)))
     memory = np.zeros(300, np.int32)
     module.call("planted", np.array([memory.ctypes.data, memory.size], np.uint64))

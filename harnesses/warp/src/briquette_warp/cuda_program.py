@@ -50,6 +50,15 @@ def refuse_geometry(parts: Composition) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class Placed(Chunked):
+    """A chunked value in device memory, with the word offset of every 64th chunk (uint64) beside it."""
+
+    sizes: Any
+    words: Any
+    blocks: Any = None
+
+
 @dataclass(eq=False)
 class Enqueued:
     """What one compression run has put into its stream, before anything is known of it on the host."""
@@ -60,6 +69,7 @@ class Enqueued:
     control: Any
     head: NDArray[np.uint64]
     side_lookback: int
+    warps_at: int = 0
     tables: Any = None
     words: Any = None
     kept: Any = None
@@ -80,8 +90,8 @@ class CudaProgram(GroupProgram):
         sizes = {np.dtype(d).itemsize for d in (parts.source, parts.first, parts.result)}
         self._shared = max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words)
         self._aside_shared = CHUNK * np.dtype(parts.source).itemsize
-        resident = 5 if self._shared <= 40_000 else 3
-        self._module = target.compile(cuda_source(parts, direction, resident))
+        self._resident = 5 if self._shared <= 40_000 else 3
+        self._module = target.compile(cuda_source(parts, direction, self._resident))
 
     # -- compression ---------------------------------------------------------------------------------------
 
@@ -96,12 +106,14 @@ class CudaProgram(GroupProgram):
         blocks = -(-chunks // 64)
         lookback = 8 * (chunks + 1)
         main_at = _PARAMS_AT + -(-max(parts.param_bytes, 16) // 32) * 32
-        size = main_at + lookback * (2 if parts.side else 1)
+        size = main_at + lookback * (2 if parts.side else 1) + (4 * chunks if parts.side else 0)
         work = Enqueued(session, source, run, session.memory(size), np.empty(_HEAD, np.uint64), main_at + lookback)
+        work.warps_at = size - 4 * chunks
         session.zero(work.control.pointer, size)
         params = work.control.pointer + _PARAMS_AT
         self._resolve(work, params)
-        slots = np.zeros(12, np.uint64)
+        slots = np.zeros(13, np.uint64)
+        slots[9] = chunks
         slots[:4] = source.pointer, run.count, params, run.out.pointer if run.out is not None else 0
         if parts.coder:
             room = chunks * parts.most_words
@@ -109,11 +121,12 @@ class CudaProgram(GroupProgram):
             work.words = session.array(room, "uint32")
             slots[4:9] = work.tables.pointer + 8 * blocks, work.words.pointer, work.tables.pointer, room, work.at(0) + main_at
         if parts.side:
-            work.kept = session.memory(4 * chunks * (LANES + 1))
-            slots[9:11] = work.kept.pointer, work.kept.pointer + 4 * chunks * LANES
-        slots[11] = work.at(WORDS)
+            work.kept = session.memory(4 * chunks * LANES)
+            slots[10:12] = work.kept.pointer, work.at(0) + work.warps_at
+        slots[12] = work.at(WORDS)
         if chunks:
-            session.launch(self._module, "briquette_forward", chunks, self._shared, slots)
+            grid = min(chunks, self._resident * session.multiprocessors()) if parts.coder else chunks
+            session.launch(self._module, "briquette_forward", grid, self._shared, slots)
         return work
 
     def collect(self, work: Enqueued) -> dict[NodePort, PortValue]:
@@ -124,8 +137,7 @@ class CudaProgram(GroupProgram):
         found: dict[NodePort, Any] = {}
         tail = parts.members[-1]
         if parts.coder:
-            sizes = session.array(run.chunks, "uint32", work.tables, 8 * -(-run.chunks // 64))
-            value = Chunked(sizes, session.array(int(work.head[WORDS]), "uint32", work.words.owner))
+            value = _placed(session, run.chunks, work.tables, work.words, int(work.head[WORDS]))
             found[tail.node, tail.stage.outputs[0]] = self._deliver(session, value, run)
         else:
             found[tail.node, tail.stage.outputs[0]] = run.out
@@ -138,7 +150,7 @@ class CudaProgram(GroupProgram):
         parts, run, session, source = self._parts, work.run, work.session, work.source
         if parts.head is None:
             self._state(work)
-            session.write(params, np.frombuffer(parts.param_block(run.record) or bytes(16), np.uint8))
+            session.send(params, parts.param_block(run.record) or bytes(16))
             return
         relative = run.bound is not None and run.bound.mode == "rel"
         eb = struct.unpack("<Q", struct.pack("<d", run.bound.eb if run.bound is not None else 0.0))[0]
@@ -153,7 +165,7 @@ class CudaProgram(GroupProgram):
         if not parts.resolves:
             session.read(work.control.pointer, work.head)
             self._state(work)
-            session.write(params, np.frombuffer(parts.param_block(run.record), np.uint8))
+            session.send(params, parts.param_block(run.record))
 
     def _state(self, work: Enqueued) -> None:
         """Prime the members: write to the record what the device knows already."""
@@ -167,7 +179,7 @@ class CudaProgram(GroupProgram):
             if state:
                 run.record.state[member.node] = state
 
-    def _deliver(self, session: Any, value: Chunked, run: GroupRun) -> Chunked:
+    def _deliver(self, session: Any, value: Placed, run: GroupRun) -> Chunked:
         """Copy the payload to where the archive wants it, or leave it where it is."""
         if run.open_sink is None:
             return value
@@ -199,7 +211,7 @@ class CudaProgram(GroupProgram):
                 work.source.pointer,
                 run.count,
                 kept.pointer,
-                kept.pointer + 4 * chunks * LANES,
+                work.at(0) + work.warps_at,
                 tables.pointer + 8 * blocks,
                 words.pointer,
                 tables.pointer,
@@ -212,7 +224,7 @@ class CudaProgram(GroupProgram):
         session.launch(self._module, "briquette_aside", chunks, self._aside_shared, slots)
         session.read(work.control.pointer, work.head)
         used = int(work.head[SIDE_WORDS])
-        value = Chunked(session.array(chunks, "uint32", tables, 8 * blocks), session.array(used, "uint32", words.owner))
+        value = _placed(session, chunks, tables, words, used)
         if run.open_sink is None:
             return value
         sizes, held = np.empty(chunks, np.uint32), np.empty(used, np.uint32)
@@ -239,7 +251,7 @@ class CudaProgram(GroupProgram):
         main = values[tail.node, tail.stage.outputs[0]]
         block = parts.param_block(run.record) or bytes(16)
         control = session.memory(16 + len(block))
-        session.write(control.pointer, np.frombuffer(bytes(16) + block, np.uint8))
+        session.send(control.pointer, bytes(16) + block)
         slots = np.zeros(14, np.uint64)
         slots[:4] = run.out.pointer, run.count, 0, control.pointer + 16
         held: list[Any] = []
@@ -260,11 +272,9 @@ class CudaProgram(GroupProgram):
 
     def _place(self, session: Any, value: Chunked, chunks: int, port: str) -> list[Any]:
         """Return sizes, words and the block offsets of a chunked value in device memory."""
-        sizes: NDArray[np.uint32] = (
-            value.sizes
-            if isinstance(value.sizes, np.ndarray)
-            else session.read(value.sizes.pointer, np.empty(value.sizes.size, np.uint32))
-        )
+        if isinstance(value, Placed):
+            return [value.sizes, value.words, value.blocks]
+        sizes = value.sizes
         if sizes.size != chunks:
             raise ArchiveError(f"{port} holds {sizes.size} chunks, the stream has {chunks}")
         sums = np.add.reduceat(sizes, np.arange(0, chunks, 64), dtype=np.uint64) if chunks else np.zeros(1, np.uint64)
@@ -272,10 +282,20 @@ class CudaProgram(GroupProgram):
         if total != value.words.size:
             raise ArchiveError(f"the chunk sizes of {port} add up to {total} words, {value.words.size} are there")
         offsets = np.cumsum(sums) - sums
-        return [self._upload(session, a) if isinstance(a, np.ndarray) else a for a in (value.sizes, value.words, offsets)]
+        return [self._upload(session, a) for a in (sizes, value.words, offsets)]
 
     @staticmethod
     def _upload(session: Any, array: NDArray[Any]) -> Any:
         placed = session.array(array.size, array.dtype.name)
         session.write(placed.pointer, np.ascontiguousarray(array))
         return placed
+
+
+def _placed(session: Any, chunks: int, tables: Any, words: Any, used: int) -> Placed:
+    """Return what a kernel has written: block offsets, then sizes in `tables`, and the words used of `words`."""
+    blocks = -(-chunks // 64)
+    return Placed(
+        session.array(chunks, "uint32", tables, 8 * blocks),
+        session.array(used, "uint32", words.owner),
+        session.array(blocks, "uint64", tables),
+    )

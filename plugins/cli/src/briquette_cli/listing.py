@@ -46,7 +46,8 @@ def _preset(registry: discovery.Registry, name: str) -> dict[str, Any]:
         spec = pipeline_toml.loads(registry.preset(name), f"preset {name}")
     except BriquetteError as exc:
         return {**facts, "error": str(exc)}
-    return {**facts, "title": spec.title, "description": spec.description, "stages": [s.stage for s in spec.stages]}
+    names = [s.stage.rpartition(":")[2] for s in spec.stages]  # presets name their packs, which people need not read here
+    return {**facts, "title": spec.title, "description": spec.description, "stages": names}
 
 
 @click.command()

@@ -16,6 +16,7 @@ from briquette.target import DeviceMemory, KernelSource, Module, Target
 from . import driver
 from .arrays import DEFAULT_STREAM, DeviceArray, Memory, is_device_array, view_of
 from .compiler import compiled
+from .ring import ring_of
 
 
 class CudaModule(Module):
@@ -86,6 +87,10 @@ class Session:
         if data.nbytes:
             driver.check(self._lib.cuMemcpyHtoDAsync(pointer, data.ctypes.data, data.nbytes, self.stream))
             self.finish()
+
+    def send(self, pointer: int, data: bytes) -> None:
+        """Copy a few bytes into device memory without waiting for the stream."""
+        ring_of(self.device).send(pointer, data, self.stream)
 
     def finish(self) -> None:
         driver.check(self._lib.cuStreamSynchronize(self.stream))

@@ -57,9 +57,9 @@ template <class X> __device__ __forceinline__ void store_tile(X *out, uint32_t c
   }
 }
 
-template <class X> __device__ __forceinline__ void read_row(const X *tile, X (&x)[per_lane]) {
+/// A lane's elements from its row, and back.
+template <class X> __device__ __forceinline__ void read_row(const X *row, X (&x)[per_lane]) {
   constexpr int V = 16 / sizeof(X);
-  const X *row = tile + threadIdx.x * pitch<X>;
   BRIQUETTE_UNROLL
   for (int k = 0; k < per_lane / V; k++) {
     const Vector held = *reinterpret_cast<const Vector *>(row + k * V);
@@ -68,9 +68,8 @@ template <class X> __device__ __forceinline__ void read_row(const X *tile, X (&x
     for (int j = 0; j < V; j++) x[k * V + j] = part[j];
   }
 }
-template <class X> __device__ __forceinline__ void write_row(X *tile, const X (&x)[per_lane]) {
+template <class X> __device__ __forceinline__ void write_row(X *row, const X (&x)[per_lane]) {
   constexpr int V = 16 / sizeof(X);
-  X *row = tile + threadIdx.x * pitch<X>;
   BRIQUETTE_UNROLL
   for (int k = 0; k < per_lane / V; k++) {
     Vector held;
@@ -101,9 +100,11 @@ struct Lookback {
   unsigned long long *words;
   static constexpr unsigned long long aggregate = 1ull << 62, prefix = 2ull << 62, mask = (1ull << 62) - 1;
 
-  /// The next tile in the order in which blocks start, so that a tile's predecessors are running or done.
+  /// The next tile in the order of asking: whoever holds a smaller one is running, and works in ascending order.
+  __device__ __forceinline__ unsigned long long draw() const { return atomicAdd(words, 1ull); }
+  /// The same for a whole block.
   __device__ __forceinline__ uint64_t ticket(unsigned long long *shared) const {
-    if (threadIdx.x == 0) *shared = atomicAdd(words, 1ull);
+    if (threadIdx.x == 0) *shared = draw();
     __syncthreads();
     return *shared;
   }

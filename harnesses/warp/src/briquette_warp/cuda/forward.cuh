@@ -18,12 +18,17 @@ struct Forward {
   uint64_t *blocks;             // word offset of every 64th chunk
   uint64_t words_room;
   Lookback lookback;
-  uint32_t *kept, *kept_counts; // a bit an element, a count a chunk
+  uint32_t chunks;
+  uint32_t *kept, *kept_warps;  // a bit an element, written by warps that keep any; a bit a warp, in a word a chunk
   unsigned long long *totals;   // words, values kept aside
 };
 
-/// Quantize one lane's row again, exactly, where the fast form would not answer for it. Returns the mask of values to keep aside.
-template <class H, class X, class T> __device__ __noinline__ uint32_t quantize_row(const X *row, T *code, const typename H::Params *p) {
+/// Quantize one lane's row of shared memory in place, exactly, where the fast form would not answer for it: codes take the
+/// values' places from the front, so none may be wider. Returns the mask of values to keep aside.
+/// (An array handed over in local memory instead would be written by every lane, slow path or not.)
+template <class H, class X, class T> __device__ __noinline__ uint32_t quantize_row(X *row, const typename H::Params *p) {
+  static_assert(sizeof(T) <= sizeof(X), "codes fit in the values' place");
+  T *code = reinterpret_cast<T *>(row);
   uint32_t kept = 0;
 #pragma unroll 1
   for (int m = 0; m < per_lane; m++) {
@@ -34,21 +39,20 @@ template <class H, class X, class T> __device__ __noinline__ uint32_t quantize_r
   return kept;
 }
 
-template <class H, class X, class T> __device__ __forceinline__ uint32_t quantize_lane(const X *tile, T (&c)[per_lane], const uint8_t *params) {
+template <class H, class X, class T> __device__ __forceinline__ uint32_t quantize_lane(X *tile, T (&c)[per_lane], const uint8_t *params) {
   typedef typename H::Params P;
   const P p = *reinterpret_cast<const P *>(params);
+  X *row = tile + threadIdx.x * pitch<X>;
   X x[per_lane];
-  read_row(tile, x);
+  read_row(row, x);
   uint32_t kept = 0;
-  if constexpr (has_fast<typename H::Policy, X, T, P>::in) {
-    int sure = 1;
+  if constexpr (has_fast<typename H::Policy, X, T, P>::in && sizeof(T) <= sizeof(X)) {
+    bool sure = true;
     BRIQUETTE_UNROLL
-    for (int m = 0; m < per_lane; m++) sure &= H::Policy::quantize_fast(x[m], c[m], p) ? 1 : 0;
+    for (int m = 0; m < per_lane; m++) sure = H::Policy::quantize_fast(x[m], c[m], p) && sure;
     if (!sure) {
-      T again[per_lane];
-      kept = quantize_row<H>(tile + threadIdx.x * pitch<X>, again, reinterpret_cast<const P *>(params));
-      BRIQUETTE_UNROLL
-      for (int m = 0; m < per_lane; m++) c[m] = again[m];
+      kept = quantize_row<H, X, T>(row, reinterpret_cast<const P *>(params));
+      read_row(reinterpret_cast<const T *>(row), c);
     }
   } else {
     BRIQUETTE_UNROLL
@@ -57,15 +61,15 @@ template <class H, class X, class T> __device__ __forceinline__ uint32_t quantiz
   return kept;
 }
 
-template <class C> __device__ __forceinline__ void forward(const Forward &f) {
+/// Code chunk `id`. `next` is where lane 0 puts the ticket of the block's next chunk.
+template <class C> __device__ __forceinline__ void forward_chunk(const Forward &f, uint64_t id, unsigned long long *next) {
   typedef typename C::Source X;
   typedef typename C::First T;
   extern __shared__ Vector memory[];
   X *tile = reinterpret_cast<X *>(memory);
-  __shared__ uint32_t sums[lanes / 32], counts[lanes / 32];
-  __shared__ unsigned long long drawn, placed;
+  __shared__ uint32_t sums[lanes / 32];
+  __shared__ unsigned long long placed;
   const int t = int(threadIdx.x);
-  const uint64_t id = C::has_tail ? f.lookback.ticket(&drawn) : blockIdx.x;
   const uint64_t first = id * chunk;
   const uint32_t m = uint32_t(f.n - first < uint64_t(chunk) ? f.n - first : uint64_t(chunk));
   const uint32_t mine = m > uint32_t(t * per_lane) ? (m - t * per_lane < uint32_t(per_lane) ? m - t * per_lane : per_lane) : 0;
@@ -76,15 +80,18 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
     uint32_t kept = quantize_lane<typename C::Head>(tile, c, f.params + C::head_params);
     if constexpr (C::has_side) {
       kept &= mine < uint32_t(per_lane) ? (1u << mine) - 1u : 0xffffffffu;
-      if (__syncthreads_or(kept != 0)) {
-        uint32_t total;
+      if (__any_sync(0xffffffffu, kept != 0)) {  // no barrier: most warps keep nothing
         f.kept[id * lanes + t] = kept;
-        block_sum(uint32_t(__popc(kept)), counts, total);
-        if (t == 0) { f.kept_counts[id] = total; atomicAdd(f.totals + 1, (unsigned long long)(total)); }
-      } else if (t == 0) f.kept_counts[id] = 0;
-    } else __syncthreads();
+        const uint32_t count = __reduce_add_sync(0xffffffffu, uint32_t(__popc(kept)));
+        if ((t & 31) == 0) {
+          atomicOr(f.kept_warps + id, 1u << (t >> 5));
+          atomicAdd(f.totals + 1, (unsigned long long)(count));
+        }
+      }
+    }
+    if constexpr (!C::has_tail) __syncthreads();
   } else {
-    read_row(reinterpret_cast<const T *>(tile), c);
+    read_row(reinterpret_cast<const T *>(tile) + t * pitch<T>, c);
     __syncthreads();
   }
   C::forward(c, mine, f.params);
@@ -111,6 +118,8 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
     uint32_t at = lead + block_sum(words, sums, total);  // its barrier also ends the use of the tile
     total += lead;
     f.lookback.announce(id, total);
+    unsigned long long upcoming = 0;
+    if (t == 0) upcoming = f.lookback.draw();  // known long before it is needed
     if constexpr (S::spread) at = g.broadcast(at, 0);
     uint32_t *out = reinterpret_cast<uint32_t *>(memory);
     uint8_t *metas = reinterpret_cast<uint8_t *>(out);
@@ -133,9 +142,10 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
       const uint64_t base = f.lookback.before(id, total);
       if (t == 0) {
         placed = base;
+        *next = upcoming;
         f.sizes[id] = total;
         if ((id & 63) == 0) f.blocks[id >> 6] = base;
-        if (id == gridDim.x - 1) f.totals[0] = base + total;
+        if (id == f.chunks - 1) f.totals[0] = base + total;
       }
     }
     __syncthreads();
@@ -145,8 +155,22 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
       for (uint32_t i = t; i < total; i += lanes) to[i] = out[i];
     }
   } else {
-    write_row(reinterpret_cast<T *>(memory), c);
+    write_row(reinterpret_cast<T *>(memory) + t * pitch<T>, c);
     store_tile(reinterpret_cast<T *>(f.stream) + first, m, reinterpret_cast<const T *>(memory));
+  }
+}
+
+/// The blocks that fit the device take chunk after chunk, in the order of tickets.
+template <class C> __device__ __forceinline__ void forward(const Forward &f) {
+  if constexpr (!C::has_tail) forward_chunk<C>(f, blockIdx.x, nullptr);
+  else {
+    __shared__ unsigned long long drawn;
+    if (threadIdx.x == 0) drawn = f.lookback.draw();
+    __syncthreads();
+    for (uint64_t id = drawn; id < f.chunks; id = drawn) {
+      forward_chunk<C>(f, id, &drawn);
+      __syncthreads();  // the payload is copied, the next ticket is there
+    }
   }
 }
 

@@ -24,31 +24,33 @@ struct Inverse {
   uint32_t *flag;
 };
 
-template <class H, class X, class T> __device__ __noinline__ void dequantize_row(const T *code, X *x, const typename H::Params *p) {
+/// Dequantize one lane's row of shared memory in place, from the back: no code may be wider than a value.
+template <class H, class X, class T> __device__ __noinline__ void dequantize_row(X *row, const typename H::Params *p) {
+  static_assert(sizeof(T) <= sizeof(X), "codes fit in the values' place");
+  const T *code = reinterpret_cast<const T *>(row);
 #pragma unroll 1
-  for (int m = 0; m < per_lane; m++) x[m] = H::Policy::dequantize(code[m], X(0), *p);
+  for (int m = per_lane - 1; m >= 0; m--) row[m] = H::Policy::dequantize(code[m], X(0), *p);
 }
 
 template <class H, class X, class T> __device__ __forceinline__ void dequantize_lane(const T (&c)[per_lane], X *tile, const uint8_t *params) {
   typedef typename H::Params P;
   const P p = *reinterpret_cast<const P *>(params);
+  X *row = tile + threadIdx.x * pitch<X>;
   X x[per_lane];
-  if constexpr (has_fast<typename H::Policy, X, T, P>::out) {
-    int sure = 1;
+  if constexpr (has_fast<typename H::Policy, X, T, P>::out && sizeof(T) <= sizeof(X)) {
+    bool sure = true;
     BRIQUETTE_UNROLL
-    for (int m = 0; m < per_lane; m++) sure &= H::Policy::dequantize_fast(c[m], x[m], p) ? 1 : 0;
+    for (int m = 0; m < per_lane; m++) sure = H::Policy::dequantize_fast(c[m], x[m], p) && sure;
     if (!sure) {
-      T code[per_lane];
-      BRIQUETTE_UNROLL
-      for (int m = 0; m < per_lane; m++) code[m] = c[m];
-      dequantize_row<H>(code, tile + threadIdx.x * pitch<X>, reinterpret_cast<const P *>(params));
+      write_row(reinterpret_cast<T *>(row), c);
+      dequantize_row<H, X, T>(row, reinterpret_cast<const P *>(params));
       return;
     }
   } else {
     BRIQUETTE_UNROLL
     for (int m = 0; m < per_lane; m++) x[m] = H::Policy::dequantize(c[m], X(0), p);
   }
-  write_row(tile, x);
+  write_row(row, x);
 }
 
 template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
@@ -56,7 +58,6 @@ template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
   typedef typename C::First T;
   extern __shared__ Vector memory[];
   __shared__ uint32_t sums[lanes / 32];
-  __shared__ uint64_t shared[2];
   const int t = int(threadIdx.x);
   const uint64_t id = f.begin + blockIdx.x, first = id * chunk;
   const uint32_t m = uint32_t(f.n - first < uint64_t(chunk) ? f.n - first : uint64_t(chunk));
@@ -76,12 +77,7 @@ template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
     uint32_t *in = reinterpret_cast<uint32_t *>(memory);
     const uint8_t *metas = reinterpret_cast<const uint8_t *>(in);
     const uint32_t words = f.sizes[id], lead = ((m + Tail::span - 1) / Tail::span * M + 3) / 4;
-    if (t < 32) {
-      const uint64_t at = chunk_offset(f.blocks, f.sizes, id);
-      if (t == 0) shared[0] = at;
-    }
-    __syncthreads();
-    const uint64_t base = shared[0];
+    const uint64_t base = chunk_offset(f.blocks, f.sizes, id);  // by each warp for itself: cheaper than a barrier
     bool sound = words >= lead && words <= uint32_t(C::most_words) && base + words <= f.words_held;
     if (sound) for (uint32_t i = t; i < words; i += lanes) in[i] = f.words[base + i];
     __syncthreads();
@@ -94,14 +90,14 @@ template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
         BRIQUETTE_UNROLL
         for (int b = 0; b < M; b++) meta[k] |= uint32_t(metas[segment * M + b]) << (8 * b);
         size[k] = tail_size<Tail, L>(meta[k], params);
-        if (size[k] > words) { size[k] = words + 1; sound = false; }  // no sum of these wraps: 256 lanes of at most 32 segments
+        if (size[k] > words) size[k] = words + 1;  // makes the sum too large, and cannot wrap it: 256 lanes of at most 32 segments
       }
       mine_words += g.rank() == 0 ? size[k] : 0;
     }
     uint32_t total;
     uint32_t at = lead + block_sum(mine_words, sums, total);
-    sound = __syncthreads_and(sound && lead + total == words);
-    if (!sound) {  // uniform over the block
+    sound = sound && lead + total == words;  // the same in all lanes
+    if (!sound) {
       if (t == 0) *f.flag = damaged;
       BRIQUETTE_UNROLL
       for (int k = 0; k < per_lane; k++) c[k] = T(0);
@@ -117,23 +113,18 @@ template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
     __syncthreads();  // the tile takes the words' place
   } else {
     load_tile(reinterpret_cast<const T *>(f.stream) + first, m, reinterpret_cast<T *>(memory));
-    read_row(reinterpret_cast<const T *>(memory), c);
+    read_row(reinterpret_cast<const T *>(memory) + t * pitch<T>, c);
     __syncthreads();
   }
 
   C::inverse(c, mine, f.params);
   X *tile = reinterpret_cast<X *>(memory);
   if constexpr (C::has_head) dequantize_lane<typename C::Head>(c, tile, f.params + C::head_params);
-  else write_row(reinterpret_cast<T *>(tile), c);
+  else write_row(reinterpret_cast<T *>(tile) + t * pitch<T>, c);
 
   if constexpr (C::has_side) {
     if (side_words) {
-      if (t < 32) {
-        const uint64_t at = chunk_offset(f.side_blocks, f.side_sizes, id);
-        if (t == 0) shared[1] = at;
-      }
-      __syncthreads();
-      const uint64_t base = shared[1];
+      const uint64_t base = chunk_offset(f.side_blocks, f.side_sizes, id);
       const bool sound = base + side_words <= f.side_held && restore_outliers<X>(f.side + base, side_words, m, tile);
       if (!__syncthreads_and(sound) && t == 0) *f.flag = damaged;
     }

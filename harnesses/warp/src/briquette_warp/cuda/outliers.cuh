@@ -122,7 +122,7 @@ template <class X> __device__ __noinline__ bool restore_outliers(const uint32_t 
 struct Aside {
   const void *in;
   uint64_t n;
-  const uint32_t *kept, *kept_counts;
+  const uint32_t *kept, *kept_warps;
   uint32_t *sizes, *words;
   uint64_t *blocks;
   uint64_t words_room;
@@ -140,12 +140,12 @@ template <class X> __device__ __forceinline__ void encode_outliers(const Aside &
   const uint32_t t = threadIdx.x;
   const uint64_t id = f.lookback.ticket(&drawn), first = id * chunk;
   const uint32_t m = uint32_t(f.n - first < uint64_t(chunk) ? f.n - first : uint64_t(chunk));
-  const uint32_t count = f.kept_counts[id];
-  uint32_t total = 0, spans = 0, equals = 0, form = 0, position_words = 0;
+  const uint32_t warps = f.kept_warps[id];
+  uint32_t count = 0, total = 0, spans = 0, equals = 0, form = 0, position_words = 0;
   bool repeat = false;
-  if (count) {
-    where.bits[t] = f.kept[id * lanes + t];
-    where.count(scratch);
+  if (warps) {
+    where.bits[t] = warps >> (t >> 5) & 1 ? f.kept[id * lanes + t] : 0;
+    count = where.count(scratch);
     const B *in = reinterpret_cast<const B *>(f.in) + first;
     for_each(where, [&](uint32_t at, uint32_t rank) { held[rank] = in[at]; });
     const uint32_t carry = t ? where.bits[t - 1] >> 31 : 0, begins = where.bits[t] & ~(where.bits[t] << 1 | carry);

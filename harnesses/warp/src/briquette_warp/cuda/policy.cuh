@@ -65,6 +65,10 @@ template <class T> __device__ __forceinline__ unsigned_of<T> magnitude(T code) {
   else return code;
 }
 
+/// The bits of a float, and the float of bits.
+__device__ __forceinline__ int32_t float_bits(float value) { int32_t bits; memcpy(&bits, &value, 4); return bits; }
+__device__ __forceinline__ float bits_float(int32_t bits) { float value; memcpy(&value, &bits, 4); return value; }
+
 /// Bits needed to write `value`: 0 for 0.
 __device__ __forceinline__ uint32_t bit_length(uint32_t value) {
 #if BRIQUETTE_HOST

@@ -10,6 +10,7 @@ namespace briquette_quantize {
 struct LinearQuantizer {
   /// Codes of at least this magnitude are computed in float64 in both directions.
   static constexpr float wide = 65536.0f;
+  static constexpr float round_magic = 12582912.0f;
   /// The largest finite float32: only NaN and infinities are beyond it.
   static constexpr float largest = 0x1.fffffep127f;
 
@@ -80,9 +81,10 @@ struct LinearQuantizer {
 
   /// The same without a branch, for most values: false also where quantize() might still answer true.
   template <class C, class P> __device__ __forceinline__ static bool quantize_fast(float x, C &code, const P &p) {
-    const float q = rintf(x * p.inverse32);
+    // adding 1.5 * 2^23 rounds to an integer, ties to even, and leaves it in the low bits: no conversion, which is slow on GPUs
+    const float shifted = x * p.inverse32 + round_magic, q = shifted - round_magic;
     const float top = p.limit32 < wide ? p.limit32 : wide - 1.0f;
-    code = C(int32_t(q));
+    code = C(briquette::float_bits(shifted) - briquette::float_bits(round_magic));
     return fabsf(x - q * p.step32) <= p.bound32 && fabsf(q) <= top;
   }
   template <class C, class P> __device__ __forceinline__ static bool quantize_fast(double x, C &code, const P &p) {
@@ -91,9 +93,15 @@ struct LinearQuantizer {
     return fabs(x - q * p.step) <= p.bound && fabs(q) <= p.limit;
   }
   template <class C, class P> __device__ __forceinline__ static bool dequantize_fast(C code, float &x, const P &p) {
-    const float narrow = float(code);
-    x = narrow * p.step32;
-    return narrow > -wide && narrow < wide;
+    if constexpr (sizeof(C) == 4) {
+      const float narrow = briquette::bits_float(int32_t(uint32_t(code) + uint32_t(briquette::float_bits(round_magic)))) - round_magic;
+      x = narrow * p.step32;
+      return fabsf(narrow) < wide;
+    } else {
+      const float narrow = float(code);
+      x = narrow * p.step32;
+      return fabsf(narrow) < wide;
+    }
   }
   template <class C, class P> __device__ __forceinline__ static bool dequantize_fast(C code, double &x, const P &p) {
     x = double(code) * p.step;
