@@ -70,6 +70,9 @@ def check(kept: np.ndarray, values: np.ndarray, chunk: int) -> Chunked:
     assert where.tolist() == np.flatnonzero(kept).tolist()
     assert what.dtype == values.dtype
     assert what.tobytes() == values[kept].tobytes()
+    restored = np.where(kept, values.dtype.type(0), values)
+    outliers.restore(coded, chunk, restored)
+    assert restored.tobytes() == values.tobytes()
     return coded
 
 

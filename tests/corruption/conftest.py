@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from briquette import discovery
+
 # `hostile` is a package of this folder; tests are imported by path, so the folder is put on the path here
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -23,6 +25,14 @@ COUNT = "BRIQUETTE_FUZZ_COUNT"
 SEED = "BRIQUETTE_FUZZ_SEED"
 
 Campaign = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _compiler() -> None:
+    """Every test here compares targets, so it needs the one that compiles."""
+    reason = discovery.registry().target("host").unavailable()
+    if reason is not None:
+        pytest.skip(reason)
 
 
 @pytest.fixture

@@ -61,7 +61,11 @@ def field(dtype: str, kept: str, seed: int = 0) -> NDArray[Any]:
     """Return a smooth stream in which values are kept aside as `kept` says: one of `FORMS`, or ``none``."""
     rng = np.random.default_rng(seed)
     x = (0.15 * np.cumsum(rng.integers(-1, 2, COUNT))).astype(dtype)
-    where = {"scattered": rng.choice(COUNT, 9, False), "dense": np.flatnonzero(rng.random(COUNT) < 0.08), "block": np.arange(700, 820)}
+    where = {
+        "scattered": rng.choice(COUNT, 9, False),
+        "dense": np.flatnonzero(rng.random(COUNT) < 0.08),
+        "block": np.arange(700, 820),
+    }
     at = where.get(kept.split("-")[0], np.empty(0, np.int64))
     if kept.endswith("equal"):
         x[at] = np.nan

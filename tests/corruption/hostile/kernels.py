@@ -78,9 +78,7 @@ def words(watch: Watch, preset: str, count: int, rng: Random) -> dict[str, int]:
     return dict(seen)
 
 
-def _inverse(
-    watch: Watch, run: Any, values: Values, record: RunRecord, n: int, dtype: str, offset: int, name: str
-) -> Outcome:
+def _inverse(watch: Watch, run: Any, values: Values, record: RunRecord, n: int, dtype: str, offset: int, name: str) -> Outcome:
     given = {port: Chunked(_exact(value.sizes), _exact(value.words)) for port, value in values.items()}
     out = _exact(np.full(n, 3, dtype), offset)
     with watch.over(b"".join(value.sizes.tobytes() + value.words.tobytes() for value in values.values())):

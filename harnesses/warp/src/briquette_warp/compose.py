@@ -101,10 +101,12 @@ def _chain(parts: Composition, call: str) -> Iterator[str]:
 
 def _pass(direction: Direction, parts: Composition, ops: list[tuple[int, Member]], call: str) -> Iterator[str]:
     qualifier = "__device__ __forceinline__ static"
-    yield f"  template <int E> {qualifier} void {direction}(First (&c)[E], uint32_t count, const uint8_t *params) {{"
+    # Whole: the lane's array lies within the stream, so that nothing is to be set to zero
+    yield "  template <bool Whole, int E>"
+    yield f"  {qualifier} void {direction}(First (&c)[E], uint32_t count, const uint8_t *params) {{"
     yield "    (void)params;"
-    yield "    briquette::zero_from(c, count);"
+    yield "    if (!Whole) briquette::zero_from(c, count);"
     for index, _ in ops:
         yield f"    briquette::{call.format(direction, index)}params + {parts.offsets[index]});"
-        yield "    briquette::zero_from(c, count);"
+        yield "    if (!Whole) briquette::zero_from(c, count);"
     yield "  }"

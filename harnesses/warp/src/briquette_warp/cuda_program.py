@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -52,11 +52,17 @@ def refuse_geometry(parts: Composition) -> str | None:
 
 @dataclass(frozen=True)
 class Placed(Chunked):
-    """A chunked value in device memory, with the word offset of every 64th chunk (uint64) beside it."""
+    """A chunked value in device memory, with the word offset of every 64th chunk (uint64) beside it.
+
+    `control` and `nodes` are the control block of the run that made it, and that run's members: their parameters lie
+    there still, so that decompression by the same members needs no copy.
+    """
 
     sizes: Any
     words: Any
     blocks: Any = None
+    control: Any = None
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -86,12 +92,13 @@ class CudaProgram(GroupProgram):
 
     def __init__(self, parts: Composition, direction: Direction, target: Any) -> None:
         self._parts = parts
+        self._nodes = tuple(m.node for m in parts.members)
         self._target = target
         sizes = {np.dtype(d).itemsize for d in (parts.source, parts.first, parts.result)}
         self._shared = max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words)
         self._aside_shared = CHUNK * np.dtype(parts.source).itemsize
-        self._resident = 5 if self._shared <= 40_000 else 3
-        self._module = target.compile(cuda_source(parts, direction, self._resident))
+        resident = 5 if self._shared <= 40_000 else 3
+        self._module = target.compile(cuda_source(parts, direction, resident))
 
     # -- compression ---------------------------------------------------------------------------------------
 
@@ -112,8 +119,7 @@ class CudaProgram(GroupProgram):
         session.zero(work.control.pointer, size)
         params = work.control.pointer + _PARAMS_AT
         self._resolve(work, params)
-        slots = np.zeros(13, np.uint64)
-        slots[9] = chunks
+        slots = np.zeros(12, np.uint64)
         slots[:4] = source.pointer, run.count, params, run.out.pointer if run.out is not None else 0
         if parts.coder:
             room = chunks * parts.most_words
@@ -122,11 +128,10 @@ class CudaProgram(GroupProgram):
             slots[4:9] = work.tables.pointer + 8 * blocks, work.words.pointer, work.tables.pointer, room, work.at(0) + main_at
         if parts.side:
             work.kept = session.memory(4 * chunks * LANES)
-            slots[10:12] = work.kept.pointer, work.at(0) + work.warps_at
-        slots[12] = work.at(WORDS)
+            slots[9:11] = work.kept.pointer, work.at(0) + work.warps_at
+        slots[11] = work.at(WORDS)
         if chunks:
-            grid = min(chunks, self._resident * session.multiprocessors()) if parts.coder else chunks
-            session.launch(self._module, "briquette_forward", grid, self._shared, slots)
+            session.launch(self._module, "briquette_forward", chunks, self._shared, slots)
         return work
 
     def collect(self, work: Enqueued) -> dict[NodePort, PortValue]:
@@ -138,6 +143,7 @@ class CudaProgram(GroupProgram):
         tail = parts.members[-1]
         if parts.coder:
             value = _placed(session, run.chunks, work.tables, work.words, int(work.head[WORDS]))
+            value = replace(value, control=work.control, nodes=self._nodes)
             found[tail.node, tail.stage.outputs[0]] = self._deliver(session, value, run)
         else:
             found[tail.node, tail.stage.outputs[0]] = run.out
@@ -237,38 +243,44 @@ class CudaProgram(GroupProgram):
         with session.current():
             if run.checker is not None:
                 run.checker(0, run.chunks)
-            control, _held = self.enqueue_inverse(session, values, run)
-            flag = session.read(control.pointer, np.empty(1, np.uint32))
+            at, _held = self.enqueue_inverse(session, values, run)
+            flag = session.read(at, np.empty(1, np.uint32))
         if flag[0]:
             names = " + ".join(m.node for m in self._parts.members)
             raise ArchiveError(f"the payload is damaged: its words cannot have been written by {names}")
         return run.out
 
-    def enqueue_inverse(self, session: Any, values: Mapping[NodePort, Any], run: GroupRun) -> tuple[Any, list[Any]]:
-        """Put decompression into the session's stream; return the memory of the error flag, and what must outlive the run."""
+    def enqueue_inverse(self, session: Any, values: Mapping[NodePort, Any], run: GroupRun) -> tuple[int, list[Any]]:
+        """Put decompression into the session's stream; return the address of the error flag, and what must outlive the run."""
         parts, chunks = self._parts, run.chunks
         tail = parts.members[-1]
         main = values[tail.node, tail.stage.outputs[0]]
-        block = parts.param_block(run.record) or bytes(16)
-        control = session.memory(16 + len(block))
-        session.send(control.pointer, bytes(16) + block)
         slots = np.zeros(14, np.uint64)
-        slots[:4] = run.out.pointer, run.count, 0, control.pointer + 16
-        held: list[Any] = []
-        if isinstance(main, Chunked):
-            held += self._place(session, main, chunks, f"{tail.node}.{tail.stage.outputs[0]}")
-            slots[5:9] = [a.pointer for a in held] + [main.words.size]
+        if isinstance(main, Placed) and main.nodes == self._nodes:
+            control, flag, params = main.control, main.control.pointer + 8 * FLAG, main.control.pointer + _PARAMS_AT
         else:
-            held.append(self._upload(session, main) if isinstance(main, np.ndarray) else main)
-            slots[4] = held[0].pointer
+            block = parts.param_block(run.record) or bytes(16)
+            control = session.memory(16 + len(block))
+            flag, params = control.pointer, control.pointer + 16
+            session.send(control.pointer, bytes(16) + block)
+        slots[:4] = run.out.pointer, run.count, 0, params
+        slots[13] = flag
+        held: list[Any] = [control]
+        placed: list[Any] = []
+        if isinstance(main, Chunked):
+            placed = self._place(session, main, chunks, f"{tail.node}.{tail.stage.outputs[0]}")
+            slots[5:9] = [a.pointer for a in placed] + [main.words.size]
+        else:
+            placed = [self._upload(session, main) if isinstance(main, np.ndarray) else main]
+            slots[4] = placed[0].pointer
         if parts.side is not None and values[parts.side].words.size:
             side = self._place(session, values[parts.side], chunks, ".".join(parts.side))
             slots[9:13] = [a.pointer for a in side] + [values[parts.side].words.size]
             held += side
-        slots[13] = control.pointer
+        held += placed
         if chunks:
             session.launch(self._module, "briquette_inverse", chunks, self._shared, slots)
-        return control, held
+        return flag, held
 
     def _place(self, session: Any, value: Chunked, chunks: int, port: str) -> list[Any]:
         """Return sizes, words and the block offsets of a chunked value in device memory."""

@@ -100,11 +100,9 @@ struct Lookback {
   unsigned long long *words;
   static constexpr unsigned long long aggregate = 1ull << 62, prefix = 2ull << 62, mask = (1ull << 62) - 1;
 
-  /// The next tile in the order of asking: whoever holds a smaller one is running, and works in ascending order.
-  __device__ __forceinline__ unsigned long long draw() const { return atomicAdd(words, 1ull); }
-  /// The same for a whole block.
+  /// The next tile in the order in which blocks start, so that a tile's predecessors are running or done.
   __device__ __forceinline__ uint64_t ticket(unsigned long long *shared) const {
-    if (threadIdx.x == 0) *shared = draw();
+    if (threadIdx.x == 0) *shared = atomicAdd(words, 1ull);
     __syncthreads();
     return *shared;
   }

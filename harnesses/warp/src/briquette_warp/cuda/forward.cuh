@@ -18,7 +18,6 @@ struct Forward {
   uint64_t *blocks;             // word offset of every 64th chunk
   uint64_t words_room;
   Lookback lookback;
-  uint32_t chunks;
   uint32_t *kept, *kept_warps;  // a bit an element, written by warps that keep any; a bit a warp, in a word a chunk
   unsigned long long *totals;   // words, values kept aside
 };
@@ -43,33 +42,40 @@ template <class H, class X, class T> __device__ __forceinline__ uint32_t quantiz
   typedef typename H::Params P;
   const P p = *reinterpret_cast<const P *>(params);
   X *row = tile + threadIdx.x * pitch<X>;
-  X x[per_lane];
-  read_row(row, x);
+  constexpr bool fast = has_fast<typename H::Policy, X, T, P>::in && sizeof(T) <= sizeof(X);
+  constexpr int V = 16 / sizeof(X);
   uint32_t kept = 0;
-  if constexpr (has_fast<typename H::Policy, X, T, P>::in && sizeof(T) <= sizeof(X)) {
-    bool sure = true;
+  bool sure = true;
+  BRIQUETTE_UNROLL
+  for (int k = 0; k < per_lane / V; k++) {
+    const Vector held = *reinterpret_cast<const Vector *>(row + k * V);
+    const X *x = reinterpret_cast<const X *>(&held);
     BRIQUETTE_UNROLL
-    for (int m = 0; m < per_lane; m++) sure = H::Policy::quantize_fast(x[m], c[m], p) && sure;
+    for (int j = 0; j < V; j++) {
+      const int m = k * V + j;
+      if constexpr (fast) sure &= H::Policy::quantize_fast(x[j], c[m], p);
+      else kept |= uint32_t(H::Policy::quantize(x[j], c[m], p) ? 0 : 1) << m;
+    }
+  }
+  if constexpr (fast) {
     if (!sure) {
       kept = quantize_row<H, X, T>(row, reinterpret_cast<const P *>(params));
       read_row(reinterpret_cast<const T *>(row), c);
     }
-  } else {
-    BRIQUETTE_UNROLL
-    for (int m = 0; m < per_lane; m++) kept |= uint32_t(H::Policy::quantize(x[m], c[m], p) ? 0 : 1) << m;
   }
   return kept;
 }
 
-/// Code chunk `id`. `next` is where lane 0 puts the ticket of the block's next chunk.
-template <class C> __device__ __forceinline__ void forward_chunk(const Forward &f, uint64_t id, unsigned long long *next) {
+template <class C> __device__ __forceinline__ void forward(const Forward &f) {
   typedef typename C::Source X;
   typedef typename C::First T;
   extern __shared__ Vector memory[];
   X *tile = reinterpret_cast<X *>(memory);
   __shared__ uint32_t sums[lanes / 32];
-  __shared__ unsigned long long placed;
+  __shared__ unsigned long long drawn, placed;
   const int t = int(threadIdx.x);
+  // one block a chunk: blocks that stay and draw their next chunk early make all others wait for it (docs/notes/cuda.md)
+  const uint64_t id = C::has_tail ? f.lookback.ticket(&drawn) : blockIdx.x;
   const uint64_t first = id * chunk;
   const uint32_t m = uint32_t(f.n - first < uint64_t(chunk) ? f.n - first : uint64_t(chunk));
   const uint32_t mine = m > uint32_t(t * per_lane) ? (m - t * per_lane < uint32_t(per_lane) ? m - t * per_lane : per_lane) : 0;
@@ -94,7 +100,8 @@ template <class C> __device__ __forceinline__ void forward_chunk(const Forward &
     read_row(reinterpret_cast<const T *>(tile) + t * pitch<T>, c);
     __syncthreads();
   }
-  C::forward(c, mine, f.params);
+  if (m == uint32_t(chunk)) C::template forward<true>(c, mine, f.params);
+  else C::template forward<false>(c, mine, f.params);
 
   if constexpr (C::has_tail) {
     typedef typename C::Tail Tail;
@@ -107,6 +114,7 @@ template <class C> __device__ __forceinline__ void forward_chunk(const Forward &
     uint32_t meta[S::held], size[S::held], words = 0;
     BRIQUETTE_UNROLL
     for (int k = 0; k < S::held; k++) {
+      tail_prepare<Tail>(slice<S::each>(codes, k), g, params);
       meta[k] = tail_cost<Tail>(slice<S::each>(const_cast<const L(&)[per_lane]>(codes), k), g, params);
       const bool real = uint32_t(t * per_lane + k * S::each - g.rank() * S::each) < m;
       size[k] = real ? tail_size<Tail, L>(meta[k], params) : 0;
@@ -118,8 +126,6 @@ template <class C> __device__ __forceinline__ void forward_chunk(const Forward &
     uint32_t at = lead + block_sum(words, sums, total);  // its barrier also ends the use of the tile
     total += lead;
     f.lookback.announce(id, total);
-    unsigned long long upcoming = 0;
-    if (t == 0) upcoming = f.lookback.draw();  // known long before it is needed
     if constexpr (S::spread) at = g.broadcast(at, 0);
     uint32_t *out = reinterpret_cast<uint32_t *>(memory);
     uint8_t *metas = reinterpret_cast<uint8_t *>(out);
@@ -142,10 +148,9 @@ template <class C> __device__ __forceinline__ void forward_chunk(const Forward &
       const uint64_t base = f.lookback.before(id, total);
       if (t == 0) {
         placed = base;
-        *next = upcoming;
         f.sizes[id] = total;
         if ((id & 63) == 0) f.blocks[id >> 6] = base;
-        if (id == f.chunks - 1) f.totals[0] = base + total;
+        if (id == gridDim.x - 1) f.totals[0] = base + total;
       }
     }
     __syncthreads();
@@ -157,20 +162,6 @@ template <class C> __device__ __forceinline__ void forward_chunk(const Forward &
   } else {
     write_row(reinterpret_cast<T *>(memory) + t * pitch<T>, c);
     store_tile(reinterpret_cast<T *>(f.stream) + first, m, reinterpret_cast<const T *>(memory));
-  }
-}
-
-/// The blocks that fit the device take chunk after chunk, in the order of tickets.
-template <class C> __device__ __forceinline__ void forward(const Forward &f) {
-  if constexpr (!C::has_tail) forward_chunk<C>(f, blockIdx.x, nullptr);
-  else {
-    __shared__ unsigned long long drawn;
-    if (threadIdx.x == 0) drawn = f.lookback.draw();
-    __syncthreads();
-    for (uint64_t id = drawn; id < f.chunks; id = drawn) {
-      forward_chunk<C>(f, id, &drawn);
-      __syncthreads();  // the payload is copied, the next ticket is there
-    }
   }
 }
 

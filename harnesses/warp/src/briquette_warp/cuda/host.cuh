@@ -84,7 +84,8 @@ template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const 
     if constexpr (C::has_head) {
       if (!head_quantize<typename C::Head>(*source, c, kept, f.params + C::head_params) && C::has_side) note_kept<X>(kept, *source, base, count, at, value, held);
     } else memcpy(c, source, sizeof c);
-    C::forward(c, count, f.params);
+    if (count == uint32_t(E)) C::template forward<true>(c, count, f.params);
+    else C::template forward<false>(c, count, f.params);
     if constexpr (C::has_tail) {
       typedef typename C::Tail Tail;
       typedef typename Tail::In L;
@@ -93,6 +94,7 @@ template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const 
       auto &codes = as<L>(c);
       uint32_t metas[E / S];
       const uint32_t segments = (count + S - 1) / S;
+      for (int k = 0; k < E / S; k++) tail_prepare<Tail>(slice<S>(codes, k), OneLane(), f.params + C::tail_params);
       if (count == uint32_t(E)) for (int k = 0; k < E / S; k++) metas[k] = tail_cost<Tail>(slice<S>(const_cast<const L(&)[E]>(codes), k), OneLane(), f.params + C::tail_params);
       else for (uint32_t k = 0; k < segments; k++) metas[k] = tail_cost<Tail>(slice<S>(const_cast<const L(&)[E]>(codes), int(k)), OneLane(), f.params + C::tail_params);
       for (uint32_t k = 0; k < segments; k++) {
@@ -176,7 +178,8 @@ template <class C> __attribute__((noinline)) static bool decode_chunk(const Inve
     } else {
       memcpy(c, f.stream + (first + base) * sizeof(T), count * sizeof(T));
     }
-    C::inverse(c, count, f.params);
+    if (count == uint32_t(E)) C::template inverse<true>(c, count, f.params);
+    else C::template inverse<false>(c, count, f.params);
     X(*target)[E] = reinterpret_cast<X(*)[E]>(out + uint64_t(base) * sizeof(X));
     const bool whole = aligned && count == uint32_t(E);
     if constexpr (C::has_head) head_dequantize<typename C::Head>(c, whole ? *target : x, f.params + C::head_params);

@@ -36,21 +36,26 @@ template <class H, class X, class T> __device__ __forceinline__ void dequantize_
   typedef typename H::Params P;
   const P p = *reinterpret_cast<const P *>(params);
   X *row = tile + threadIdx.x * pitch<X>;
-  X x[per_lane];
-  if constexpr (has_fast<typename H::Policy, X, T, P>::out && sizeof(T) <= sizeof(X)) {
-    bool sure = true;
+  constexpr bool fast = has_fast<typename H::Policy, X, T, P>::out && sizeof(T) <= sizeof(X);
+  constexpr int V = 16 / sizeof(X);
+  bool sure = true;
+  BRIQUETTE_UNROLL
+  for (int k = 0; k < per_lane / V; k++) {  // values go to shared memory at once: a lane has no registers for both
+    Vector held;
+    X *x = reinterpret_cast<X *>(&held);
     BRIQUETTE_UNROLL
-    for (int m = 0; m < per_lane; m++) sure = H::Policy::dequantize_fast(c[m], x[m], p) && sure;
+    for (int j = 0; j < V; j++) {
+      if constexpr (fast) sure &= H::Policy::dequantize_fast(c[k * V + j], x[j], p);
+      else x[j] = H::Policy::dequantize(c[k * V + j], X(0), p);
+    }
+    *reinterpret_cast<Vector *>(row + k * V) = held;
+  }
+  if constexpr (fast) {
     if (!sure) {
       write_row(reinterpret_cast<T *>(row), c);
       dequantize_row<H, X, T>(row, reinterpret_cast<const P *>(params));
-      return;
     }
-  } else {
-    BRIQUETTE_UNROLL
-    for (int m = 0; m < per_lane; m++) x[m] = H::Policy::dequantize(c[m], X(0), p);
   }
-  write_row(row, x);
 }
 
 template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
@@ -62,10 +67,7 @@ template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
   const uint64_t id = f.begin + blockIdx.x, first = id * chunk;
   const uint32_t m = uint32_t(f.n - first < uint64_t(chunk) ? f.n - first : uint64_t(chunk));
   const uint32_t mine = m > uint32_t(t * per_lane) ? (m - t * per_lane < uint32_t(per_lane) ? m - t * per_lane : per_lane) : 0;
-  X *out = reinterpret_cast<X *>(f.out) + uint64_t(blockIdx.x) * chunk;
   T c[per_lane];
-  uint32_t side_words = 0;
-  if constexpr (C::has_side) side_words = f.side_sizes ? f.side_sizes[id] : 0;
 
   if constexpr (C::has_tail) {
     typedef typename C::Tail Tail;
@@ -97,18 +99,18 @@ template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
     uint32_t total;
     uint32_t at = lead + block_sum(mine_words, sums, total);
     sound = sound && lead + total == words;  // the same in all lanes
-    if (!sound) {
+    if (!sound) {  // decode something within the tile: the flag tells that it means nothing
       if (t == 0) *f.flag = damaged;
+      at = 0;
       BRIQUETTE_UNROLL
-      for (int k = 0; k < per_lane; k++) c[k] = T(0);
-    } else {
-      if constexpr (S::spread) at = g.broadcast(at, 0);
-      auto &codes = as<L>(c);
-      BRIQUETTE_UNROLL
-      for (int k = 0; k < S::held; k++) {
-        tail_decode<Tail>(meta[k], in + at, slice<S::each>(codes, k), g, params);
-        at += size[k];
-      }
+      for (int k = 0; k < S::held; k++) meta[k] = size[k] = 0;
+    }
+    if constexpr (S::spread) at = g.broadcast(at, 0);
+    auto &codes = as<L>(c);
+    BRIQUETTE_UNROLL
+    for (int k = 0; k < S::held; k++) {
+      tail_decode<Tail>(meta[k], in + at, slice<S::each>(codes, k), g, params);
+      at += size[k];
     }
     __syncthreads();  // the tile takes the words' place
   } else {
@@ -117,19 +119,21 @@ template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
     __syncthreads();
   }
 
-  C::inverse(c, mine, f.params);
+  if (m == uint32_t(chunk)) C::template inverse<true>(c, mine, f.params);
+  else C::template inverse<false>(c, mine, f.params);
   X *tile = reinterpret_cast<X *>(memory);
   if constexpr (C::has_head) dequantize_lane<typename C::Head>(c, tile, f.params + C::head_params);
   else write_row(reinterpret_cast<T *>(tile) + t * pitch<T>, c);
 
   if constexpr (C::has_side) {
+    const uint32_t side_words = f.side_sizes ? f.side_sizes[id] : 0;
     if (side_words) {
       const uint64_t base = chunk_offset(f.side_blocks, f.side_sizes, id);
       const bool sound = base + side_words <= f.side_held && restore_outliers<X>(f.side + base, side_words, m, tile);
       if (!__syncthreads_and(sound) && t == 0) *f.flag = damaged;
     }
   }
-  store_tile(out, m, tile);
+  store_tile(reinterpret_cast<X *>(f.out) + uint64_t(blockIdx.x) * chunk, m, tile);
 }
 
 }  // namespace device

@@ -90,6 +90,11 @@ __device__ __forceinline__ uint32_t bit_length(uint8_t value) { return bit_lengt
 /// What a coder's size() returns for metadata that no segment can have.
 constexpr uint32_t bad_size = 0xffffffffu;
 
+/// A lane's array as one of the unsigned type of the same width.
+template <class T, int E> __device__ __forceinline__ const unsigned_of<T> (&as_unsigned(const T (&c)[E]))[E] {
+  return *reinterpret_cast<const unsigned_of<T>(*)[E]>(&c[0]);
+}
+
 /// The elements [K * S, K * S + S) of a lane's array, as an array of its own.
 template <int S, class T, int E> __device__ __forceinline__ T (&slice(T (&c)[E], int k))[S] {
   static_assert(E % S == 0, "a span divides the lane's array");

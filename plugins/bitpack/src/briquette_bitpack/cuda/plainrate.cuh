@@ -13,17 +13,19 @@ struct PlainRate {
   template <class T, int S> __device__ __forceinline__ static uint32_t size(uint32_t width) {
     return width <= uint32_t(briquette::bits_of<T>) ? briquette::packed_words<S>(width) : briquette::bad_size;
   }
+  /// Fold signs once; cost and pack see folded codes.
+  template <class T, int E, class G> __device__ __forceinline__ static void prepare(T (&c)[E], G) {
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) c[m] = T(briquette::fold(c[m]));
+  }
   template <class T, int E, class G> __device__ __forceinline__ static uint32_t cost(const T (&c)[E], G g) {
     briquette::unsigned_of<T> all = 0;
     BRIQUETTE_UNROLL
-    for (int m = 0; m < E; m++) all = briquette::unsigned_of<T>(all | briquette::fold(c[m]));
+    for (int m = 0; m < E; m++) all = briquette::unsigned_of<T>(all | briquette::unsigned_of<T>(c[m]));
     return briquette::bit_length(g.bit_or(all));
   }
   template <class T, int E, class G> __device__ __forceinline__ static void pack(const T (&c)[E], uint32_t width, G g, uint32_t *out) {
-    briquette::unsigned_of<T> value[E];
-    BRIQUETTE_UNROLL
-    for (int m = 0; m < E; m++) value[m] = briquette::fold(c[m]);
-    briquette::pack_span(value, width, g, out);
+    briquette::pack_span(briquette::as_unsigned(c), width, g, out);
   }
   template <class T, int E, class G> __device__ __forceinline__ static void decode(uint32_t width, const uint32_t *in, T (&c)[E], G g) {
     briquette::unsigned_of<T> value[E];

@@ -85,12 +85,12 @@ struct LinearQuantizer {
     const float shifted = x * p.inverse32 + round_magic, q = shifted - round_magic;
     const float top = p.limit32 < wide ? p.limit32 : wide - 1.0f;
     code = C(briquette::float_bits(shifted) - briquette::float_bits(round_magic));
-    return fabsf(x - q * p.step32) <= p.bound32 && fabsf(q) <= top;
+    return (fabsf(x - q * p.step32) <= p.bound32) & (fabsf(q) <= top);
   }
   template <class C, class P> __device__ __forceinline__ static bool quantize_fast(double x, C &code, const P &p) {
     const double q = rint(x * p.inverse);
     code = C((long long)(q));
-    return fabs(x - q * p.step) <= p.bound && fabs(q) <= p.limit;
+    return (fabs(x - q * p.step) <= p.bound) & (fabs(q) <= p.limit);
   }
   template <class C, class P> __device__ __forceinline__ static bool dequantize_fast(C code, float &x, const P &p) {
     if constexpr (sizeof(C) == 4) {
