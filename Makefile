@@ -1,5 +1,5 @@
 # Two commands do everything: `make demo` and `make test`. Each makes $(VENV) and installs what it needs.
-#   PYTHON=...   the interpreter (3.10 or newer) that $(VENV) is made from
+#   PYTHON=...   the interpreter (3.10 or newer) that $(VENV) is made from; test-gpu runs in it as it is
 #   VENV=...     where the environment lies; a second Python gets one of its own
 #   NVRTC_VENV=...  the same for the environment that NVRTC is in
 #   WORKERS=...  processes of the parallel part of the tests
@@ -11,12 +11,13 @@ WORKERS ?= auto
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 PACKS := $(patsubst %/pyproject.toml,./%,$(sort $(wildcard harnesses/*/pyproject.toml plugins/*/pyproject.toml)))
+# without extras: the CUDA packages are large, and no target needs them but test-gpu, which makes no environment
 DISTS := ./core $(PACKS) ./
 # what a pack names in its entry points must be reinstalled to be seen, what its modules hold need not
 PROJECTS := $(patsubst %,%/pyproject.toml,$(patsubst %/,%,$(DISTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint tests test-nvrtc install dev nvrtc clean
+.PHONY: help demo test lint tests test-nvrtc test-gpu install dev nvrtc clean
 
 help:
 	@echo 'make demo     compress a real field with every preset; writes a table and a picture to ./demo-out'
@@ -24,6 +25,7 @@ help:
 	@echo 'make lint     ruff and mypy only'
 	@echo 'make tests    the tests only'
 	@echo 'make test-nvrtc  compile every device policy for GPUs, without one, and print registers and spills'
+	@echo 'make test-gpu  the tests that need a GPU, in $$(PYTHON), which has briquette and the CUDA packages; fails without a GPU'
 	@echo 'make clean    remove what the other targets made, $(VENV) and $(NVRTC_VENV) included'
 
 demo: install
@@ -43,6 +45,11 @@ tests: dev nvrtc
 test-nvrtc: export BRIQUETTE_NVRTC_VENV = $(NVRTC_VENV)
 test-nvrtc: dev nvrtc
 	$(PY) -m pytest -s tests/nvrtc
+
+# on a GPU machine: `pip install -e` of each distribution, ./plugins/target-cuda with its extra cuda12 or cuda13, comes before
+test-gpu: export BRIQUETTE_REQUIRE_GPU = 1
+test-gpu:
+	$(PYTHON) -m pytest -m gpu
 
 lint: dev
 	$(PY) -m ruff check .

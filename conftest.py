@@ -1,4 +1,4 @@
-"""What every test of the workspace may use: the real fields, and an environment that the caller's variables do not change."""
+"""What every test of the workspace may use: real fields, a steady environment, and a reason where there is no GPU."""
 
 from __future__ import annotations
 
@@ -94,6 +94,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "corpus_field" in metafunc.fixturenames:
         names = _corpus_names() or ["no-corpus"]
         metafunc.parametrize("corpus_field", names, ids=[Path(name).stem for name in names], indirect=True)
+
+
+def _no_gpu() -> str | None:
+    """Return in one line why tests marked `gpu` cannot run here, or None."""
+    try:
+        from briquette_target_cuda import driver
+    except ImportError as exc:
+        return f"briquette-target-cuda is not installed ({exc})"
+    return driver.missing()
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k: a run that leaves out the tests marked gpu never asks for one
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests marked `gpu`, each by name, where no GPU can be used; stop where BRIQUETTE_REQUIRE_GPU=1 promises one."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    why = _no_gpu() if marked else None
+    if why is None:
+        return
+    if os.environ.get("BRIQUETTE_REQUIRE_GPU") == "1":
+        raise pytest.UsageError(f"{len(marked)} tests need a GPU: {why} (BRIQUETTE_REQUIRE_GPU=1)")
+    for item in marked:
+        item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {why}"))
 
 
 @pytest.fixture(autouse=True, scope="session")

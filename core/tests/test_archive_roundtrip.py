@@ -1,143 +1,22 @@
-"""Archives that are written and read back: every kind of segment, in any memory, byte for byte the same."""
+"""Archives that are written and read back: every kind of segment, coded or raw."""
 
 from __future__ import annotations
 
 import dataclasses
-import mmap
 import time
-import tracemalloc
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from archive_kit import expected_size, header, same, value, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from briquette.archive import Archive, ArchiveWriter, Edge, Header, StageEntry, raw_size, write_raw
+from briquette.archive import Archive, ArchiveWriter, raw_size, write_raw
 from briquette.archive.tools import edit_header, reseal
 from briquette.errors import ArchiveError, DeclarationError, UsageError
 from briquette.harness import Overflow
 from briquette.ports import Chunked
-from briquette.record import Bound
-
-STAGES = (
-    StageEntry("linear-quantizer", "linear-quantizer", "briquette-quantize", 1, "0.1.0", {"code": "int32"}),
-    StageEntry("lorenzo-1d", "lorenzo-1d", "briquette-lorenzo", 1, "0.1.0", {"region": 256}),
-    StageEntry("plain-rate", "plain-rate", "briquette-bitpack", 1, "0.1.0", {"segment": 32}),
-)
-STATE = {
-    "linear-quantizer": {
-        "eb": 1.25e-3,
-        "low": -1.0,
-        "high": 3.5,
-        "quant_step": 400.5,
-        "dequant_step": 2.5e-3,
-        "element_count": 1_000_000,
-        "fill_code": -123_456,
-        "exact": False,
-    }
-}
-
-
-def header(shape: tuple[int, ...], chunk: int = 32, dtype: str = "float32", **changes: Any) -> Header:
-    base = Header("0.1.0", dtype, "<", shape, chunk, Bound(1e-3, "rel"), STAGES, None, STATE)
-    return dataclasses.replace(base, **changes)
-
-
-def value(sizes: Sequence[int], seed: int = 0) -> Chunked:
-    words = np.random.default_rng(seed).integers(0, 2**32, sum(sizes), np.uint32)
-    return Chunked(np.array(sizes, np.uint32), words)
-
-
-def written(h: Header, *values: Chunked | np.ndarray[Any, Any], out: Any = None) -> bytes:
-    writer = ArchiveWriter(h, len(values), out)
-    for v in values:
-        if isinstance(v, Chunked):
-            writer.add_chunked(v, h.count)
-        else:
-            writer.add_stream(v)
-    return bytes(writer.finish())
-
-
-def expected_size(h: Header, values: Sequence[Chunked | np.ndarray[Any, Any]]) -> int:
-    """The bytes of the archive by the words of the format page."""
-    end, tables = 48 + len(h.encode(bytes(40 * len(values)))), False
-    for i, v in enumerate(values):
-        blocks = -(-h.count // (64 * h.chunk))
-        if isinstance(v, Chunked):
-            if not v.sizes.any() and (tables or i < len(values) - 1):
-                continue
-            table, payload = 16 * blocks + 4 * len(v.sizes), v.words.nbytes
-        else:
-            table, payload = 8 * blocks, v.nbytes
-        tables = True
-        end = -(-(-(-end // 64) * 64 + table) // 64) * 64 + payload
-    return end
-
-
-def same(view: Chunked, v: Chunked) -> bool:
-    return np.array_equal(view.sizes, v.sizes) and np.array_equal(view.words, v.words)
-
-
-# -- headers -----------------------------------------------------------------------------------------------
-
-
-def test_header_round_trip() -> None:
-    stages = (
-        *STAGES,
-        StageEntry("again", "lorenzo-1d", "other-pack", 7, "2.0rc1", {"a": None, "b": True, "c": b"\0", "d": "x", "e": -1.5}),
-    )
-    edges = (Edge("", "in", "linear-quantizer", "in"), Edge("linear-quantizer", "out", "again", "in"))
-    h = header((3, 0, 5), 8192, "int16", byteorder=">", stages=stages, edges=edges, bound=Bound(0.1, "noa"))
-    descriptors = bytes(range(80))
-    assert Header.decode(h.encode(descriptors), raw=False) == (h, descriptors)
-    raw = h.as_raw()
-    assert Header.decode(raw.encode(descriptors[:40]), raw=True) == (raw, descriptors[:40])
-    assert (raw.dtype, raw.byteorder, raw.shape, raw.bound, raw.chunk) == ("int16", ">", (3, 0, 5), h.bound, 8192)
-
-
-def test_headers_are_compact() -> None:
-    h = header((500, 500, 500), 8192)
-    assert 48 + len(h.encode(bytes(80))) < 512
-    assert 48 + len(h.as_raw().encode(bytes(40))) < 200
-
-
-def test_the_longest_raw_header_of_a_practical_array_is_compact() -> None:
-    h = header((2**40, 1, 1, 1, 1, 1, 1, 1), dtype="float64", core_version="10.11.12.dev345").as_raw()
-    assert 48 + len(h.encode(bytes(40))) < 200
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"shape": (1,) * 65}, "65 dimensions"),
-        ({"shape": (2**31, 2**30)}, "2\\*\\*63"),
-        ({"shape": (2**62, 2, 0)}, "2\\*\\*63"),
-        ({"shape": (-1,)}, "no count"),
-        ({"dtype": "float16"}, "float16"),
-        ({"dtype": "int8", "byteorder": ">"}, "byte order"),
-        ({"chunk": 0}, "chunk of 0"),
-        ({"chunk": 65537}, "chunk of 65537"),
-        ({"stages": ()}, "no stages"),
-        ({"stages": (STAGES[0], STAGES[0])}, "not unique"),
-        ({"stages": (dataclasses.replace(STAGES[0], pack="a:b"),)}, "pack:stage"),
-        ({"state": {"nobody": {"x": 1}}}, "nobody"),
-        ({"state": {"plain-rate": {"x": np.int64(3)}}}, "int64"),
-        ({"state": {"plain-rate": {"x": (1, 2)}}}, "is a tuple"),
-        ({"edges": (Edge("", "out", "plain-rate", "in"),)}, "unknown node"),
-    ],
-)
-def test_headers_that_no_reader_takes_are_not_written(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        dataclasses.replace(header((4,)), **changes).encode(bytes(40))
-
-
-def test_state_without_values_leaves_no_trace() -> None:
-    assert header((4,), state={**STATE, "plain-rate": {}}).encode(bytes(40)) == header((4,)).encode(bytes(40))
-
 
 # -- segments ----------------------------------------------------------------------------------------------
 
@@ -358,103 +237,6 @@ def test_an_output_that_is_too_small_says_how_much_is_needed() -> None:
         ArchiveWriter(h, 1, np.zeros(5000, np.uint8)[::2])
     with pytest.raises(UsageError, match="does not match the header"):
         write_raw(h, np.zeros(3999, np.float32))
-
-
-# -- memory ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shift", range(9))
-def test_any_address(shift: int) -> None:
-    h = header((64 * 32 * 2,))
-    values = [value([3, 0, 1, 2] * 32, 5), np.arange(h.count, dtype=np.int16)]
-    blob = written(h, *values)
-    out = np.full(raw_size(h) + 16, 0xEE, np.uint8)[shift:]
-    assert written(h, *values, out=out) == blob
-    room = np.empty(len(blob) + 16, np.uint8)[shift : shift + len(blob)]
-    room[:] = np.frombuffer(blob, np.uint8)
-    a = Archive.open(room)
-    a.verify_all()
-    view = a.chunked(0)
-    assert same(view.value, values[0])  # type: ignore[arg-type]
-    assert view.words.flags.aligned
-    assert view.sizes.flags.aligned
-    assert np.shares_memory(view.words, room) == (shift % 4 == 0)
-    assert np.array_equal(a.stream(1, "int16").values, values[1])  # type: ignore[arg-type]
-
-
-def test_every_kind_of_buffer_is_read_in_place(tmp_path: Path) -> None:
-    h = header((320,))
-    v = value([4] * 10)
-    blob = written(h, v)
-    path = tmp_path / "a.brq"
-    path.write_bytes(blob)
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    padded = np.frombuffer(blob + bytes(-len(blob) % 8), np.int64)
-    if len(blob) % 8 == 0:
-        assert Archive.open(padded).header == h
-    for buffer in (
-        blob,
-        bytearray(blob),
-        memoryview(blob),
-        np.frombuffer(blob, np.uint8),
-        np.memmap(path, np.uint8, "r"),
-        mapped,
-    ):
-        a = Archive.open(buffer)
-        assert same(a.chunked(0).value, v)
-        assert np.shares_memory(a.chunked(0).words, np.frombuffer(buffer, np.uint8))
-
-
-@pytest.mark.parametrize(
-    "buffer", [None, "text", 3, np.zeros((4, 4), np.uint8).T[::2], memoryview(b"abcdef")[::2], np.array([None])]
-)
-def test_what_is_no_buffer(buffer: Any) -> None:
-    with pytest.raises(UsageError, match="contiguous"):
-        Archive.open(buffer)
-
-
-def test_writing_and_opening_copy_nothing_large() -> None:
-    h = header((4_000_000,), 8192)
-    tracemalloc.start()
-    try:
-        out = np.empty(raw_size(h), np.uint8)
-        base = tracemalloc.get_traced_memory()[0]
-        writer = ArchiveWriter(h, 1, out)
-        sink = writer.open_chunked(489, 3_000_000)
-        sink.sizes[:] = 6000
-        sink.words[:] = 1
-        writer.close_chunked(6000 * 489, h.count)
-        blob = writer.finish()
-        a = Archive.open(blob)
-        a.chunked(0).verify()
-        assert tracemalloc.get_traced_memory()[1] - base < 100_000
-    finally:
-        tracemalloc.stop()
-
-
-def test_checksums_of_blocks_may_run_in_threads() -> None:
-    h = header((64 * 32 * 8,))
-    values = [value([2] * 512, 3), np.arange(h.count, dtype=np.int8)]
-    calls: list[int] = []
-
-    with ThreadPoolExecutor(2) as pool:
-
-        def run(work: Callable[[int], int], items: Sequence[int]) -> Iterable[int]:
-            calls.append(len(items))
-            return pool.map(work, items)
-
-        writer = ArchiveWriter(h, 2, map=run)
-        writer.add_chunked(values[0], h.count)  # type: ignore[arg-type]
-        writer.add_stream(values[1])  # type: ignore[arg-type]
-        blob = writer.finish()
-        assert blob == written(h, *values)
-        a = Archive.open(blob)
-        a.verify_all(map=run)
-        view = a.chunked(0)
-        view.verify(64, 65, map=run)
-        view.verify(0, 200, map=run)  # block 1 is verified already
-        assert calls == [8, 8, 8, 8, 1, 3]
 
 
 # -- reading -----------------------------------------------------------------------------------------------

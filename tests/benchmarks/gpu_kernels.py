@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import cupy as cp
-import numpy as np
 
 import briquette as bq
 from briquette.bounds import Extent, range_bound
@@ -88,7 +87,10 @@ def main() -> None:
     copy = 2 * a.nbytes / 1e6 / median_ms(lambda: cp.copyto(b, a))
     name = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
     print(f"{name}, driver {cp.cuda.runtime.driverGetVersion()}, copy {copy:.0f} GB/s (read + write), preset {args.preset}")
-    print(f"{'field':<12} {'rel':>6} {'ratio':>8} {'proto':>8} {'comp':>6} {'proto':>6} {'frac':>5} {'decomp':>6} {'proto':>6} {'frac':>5} {'err/eb':>7} outliers")
+    print(
+        f"{'field':<12} {'rel':>6} {'ratio':>8} {'proto':>8} {'comp':>6} {'proto':>6} {'frac':>5} "
+        f"{'decomp':>6} {'proto':>6} {'frac':>5} {'err/eb':>7} outliers"
+    )
     for field in args.names or fields.DEFAULT_SHAPES:
         x = fields.make(field, xp=cp).reshape(-1)
         low, high = float(x.min()), float(x.max())
@@ -100,8 +102,10 @@ def main() -> None:
                 ratio, comp, decomp, error, outliers = run_field(x, eb, args.preset)
                 proto = [float("nan")] * 3
                 if args.prototype:
-                    text = subprocess.run([args.prototype, repr(rel), file.name], capture_output=True, text=True, check=True).stdout
-                    found = re.search(r"CR ([\d.]+) compress\(strict\) (\d+) compress\(nochk\) \d+ decompress (\d+)", text)
+                    command = [args.prototype, repr(rel), file.name]
+                    done = subprocess.run(command, capture_output=True, text=True, check=True)
+                    pattern = r"CR ([\d.]+) compress\(strict\) (\d+) compress\(nochk\) \d+ decompress (\d+)"
+                    found = re.search(pattern, done.stdout)
                     proto = [float(g) for g in found.groups()] if found else proto
                 print(
                     f"{field:<12} {rel:>6g} {ratio:>8.3f} {proto[0]:>8.3f} {comp:>6.0f} {proto[1]:>6.0f} {comp / copy:>5.3f} "

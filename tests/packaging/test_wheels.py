@@ -38,6 +38,17 @@ for entry in distribution(sys.argv[1]).entry_points:
     entry.load()
 """
 
+# Prints each target but the reference and why it cannot run here, null where it can.
+TARGETS = """
+import json
+from briquette import discovery
+from briquette.selection import why_unavailable
+print(json.dumps({target.name: why_unavailable(target) for target in discovery.registry().targets()}))
+"""
+
+#: first-party distributions that the meta distribution offers as extras and does not require
+OFFERED = {"briquette-target-cuda"}
+
 #: brought in by nothing that `import briquette` needs: GPU libraries, compilers and what drives them
 HEAVY = {
     "cffi",
@@ -102,11 +113,41 @@ def test_packs_depend_on_core_and_on_no_other_pack(distributions: list[Any]) -> 
             requires = email.message_from_bytes(archive.read(metadata)).get_all("Requires-Dist") or []
         first_party = [line for line in requires if line.startswith("briquette")]
         names_of = {re.split(r"[^A-Za-z0-9-]", line)[0] for line in first_party if "extra ==" not in line}
-        every = {other.name for other in distributions} - {"briquette"}
+        every = {other.name for other in distributions} - {"briquette"} - OFFERED
         expected = every if dist.name == "briquette" else {"briquette-core"} - {dist.name}
         assert names_of == expected, f"{dist.name} depends on {sorted(names_of)}"
         unbounded = [line for line in first_party if "<" not in line]
         assert not unbounded, f"{dist.name} has dependencies without an upper limit: {unbounded}"
+
+
+def test_the_gpu_target_is_an_extra_of_the_meta_distribution(distributions: list[Any]) -> None:
+    (meta,) = [dist.wheel for dist in distributions if dist.name == "briquette"]
+    with zipfile.ZipFile(meta) as archive:
+        (metadata,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        message = email.message_from_bytes(archive.read(metadata))
+    assert {"cuda12", "cuda13"} <= set(message.get_all("Provides-Extra") or [])
+    offered = {line.split(";")[0].split("<")[0]: line for line in message.get_all("Requires-Dist") or [] if "target-cuda" in line}
+    assert set(offered) == {"briquette-target-cuda[cuda12]", "briquette-target-cuda[cuda13]"}
+    for extra in ("cuda12", "cuda13"):
+        assert re.search(f"extra == .{extra}.$", offered[f"briquette-target-cuda[{extra}]"])
+
+
+def test_the_gpu_target_without_cuda_packages_is_listed_as_unavailable_in_one_line(
+    installed: Any, distributions: list[Any], make_environment: Callable[[str], Any], tmp_path: Path
+) -> None:
+    wheels = {dist.name: dist.wheel for dist in distributions}
+    alone = make_environment("gpu-target-alone")
+    alone.pip("install", "--quiet", wheels["briquette-core"], wheels["briquette-target-cuda"])
+    for environment in (alone, installed):
+        done = environment.run("python", "-c", TARGETS, cwd=tmp_path)
+        why = json.loads(done.stdout)["cuda"]
+        assert why.startswith("the CUDA packages are not installed; pip install 'briquette-target-cuda[cuda13]'")
+        assert "\n" not in why
+        assert done.stderr == ""
+    listed = installed.run("briquette", "targets", "--json", cwd=tmp_path)
+    found = {target["name"]: target for target in json.loads(listed.stdout)["targets"]}
+    assert found["cuda"]["unavailable"] == why
+    assert not found["cuda"]["default"]
 
 
 def test_import_brings_in_no_pack_no_gpu_library_and_no_compiler(installed: Any, tmp_path: Path) -> None:

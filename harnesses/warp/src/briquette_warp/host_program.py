@@ -158,23 +158,29 @@ class HostProgram(GroupProgram):
         offsets = _offsets(main, run.chunks, f"{tail.node}.{tail.stage.outputs[0]}")
         side_offsets = _offsets(side, run.chunks if parts.side else 0, ".".join(parts.side or ()))
 
+        common = np.zeros(11, np.uint64)
+        common[[I_OUT, I_COUNT, I_PARAMS]] = out.ctypes.data, run.count, params.ctypes.data
+        words_at = side_at = 0
+        if isinstance(main, Chunked):
+            common[I_SIZES], words_at = main.sizes.ctypes.data, main.words.ctypes.data
+        else:
+            common[I_STREAM] = main.ctypes.data
+        if parts.side is not None:
+            common[I_SIDE_SIZES], side_at = side.sizes.ctypes.data, side.words.ctypes.data
+
         def work(span: tuple[int, int]) -> None:
             begin, end = span
             if run.checker is not None:
                 run.checker(begin, end)
-            slots = np.zeros(11, np.uint64)
-            slots[[I_OUT, I_COUNT, I_BEGIN, I_END, I_PARAMS]] = out.ctypes.data, run.count, begin, end, params.ctypes.data
-            if isinstance(main, Chunked):
-                slots[[I_SIZES, I_WORDS]] = main.sizes.ctypes.data, main.words.ctypes.data + 4 * int(offsets[begin])
-            else:
-                slots[I_STREAM] = main.ctypes.data
-            if parts.side is not None:
-                slots[[I_SIDE_SIZES, I_SIDE]] = side.sizes.ctypes.data, side.words.ctypes.data + 4 * int(side_offsets[begin])
+            slots = common.copy()
+            slots[I_BEGIN], slots[I_END] = begin, end
+            if words_at:
+                slots[I_WORDS] = words_at + 4 * int(offsets[begin])
+            if side_at:
+                slots[I_SIDE] = side_at + 4 * int(side_offsets[begin])
             if self._module.call(self._entry, slots) != DONE:
-                raise ArchiveError(
-                    f"chunk {int(slots[I_BAD])} is damaged: its words cannot have been written by "
-                    + " + ".join(m.node for m in parts.members)
-                )
+                names = " + ".join(m.node for m in parts.members)
+                raise ArchiveError(f"chunk {int(slots[I_BAD])} is damaged: its words cannot have been written by {names}")
 
         self._target.map(work, _blocks(run.chunks), run.threads)
         return out

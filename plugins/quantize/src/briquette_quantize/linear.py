@@ -140,7 +140,8 @@ class LinearQuantizer(Stage):
 
     def fused_op(self) -> FusedOp:
         """The warp-register policy ``LinearQuantizer``."""
-        return FusedOp("warp-register", "LinearQuantizer", "briquette_quantize/cuda/linear.cuh", _PARAMS, {"head": 1, "resolves": 1})
+        geometry = {"head": 1, "resolves": 1}
+        return FusedOp("warp-register", "LinearQuantizer", "briquette_quantize/cuda/linear.cuh", _PARAMS, geometry)
 
     def fused_aux_outputs(self) -> tuple[str, ...]:
         """The outliers leave the group beside the codes."""

@@ -96,12 +96,12 @@ def is_device_array(x: Any) -> bool:
     if isinstance(x, DeviceArray) or hasattr(type(x), "__cuda_array_interface__"):
         return bool(getattr(x, "__cuda_array_interface__", None)) if not _is_host_tensor(x) else False
     where = getattr(x, "__dlpack_device__", None)
-    return bool(where) and int(where()[0]) in (2, 13)
+    return where is not None and int(where()[0]) in (2, 13)
 
 
 def _is_host_tensor(x: Any) -> bool:
     where = getattr(x, "__dlpack_device__", None)  # PyTorch's CPU tensors have the attribute, which raises
-    return bool(where) and int(where()[0]) not in (2, 13)
+    return where is not None and int(where()[0]) not in (2, 13)
 
 
 def view_of(x: Any, stream: int) -> DeviceArray:

@@ -123,9 +123,9 @@ class CudaMemory(DeviceMemory):
     def upload(self, array: NDArray[Any], out: Any = None) -> DeviceArray:
         session = session_of(out)
         with session.current():
-            placed = out if out is not None else session.array(array.size, array.dtype.name)
+            placed: DeviceArray = out if out is not None else session.array(array.size, array.dtype.name)
             session.write(placed.pointer, np.ascontiguousarray(array))
-        return placed  # type: ignore[no-any-return]
+        return placed
 
     def download(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
         session = session_of(array)

@@ -86,14 +86,17 @@ template <class O, class X, class C, int E> __device__ __forceinline__ void head
   }
 }
 
-/// A coder that maps codes once, before cost and pack see them, says so by `prepare`; its `decode` undoes it.
+/// A coder that maps codes once, before cost and pack see them, says so by `prepare`, and undoes it by `finish` after decode.
 template <class Q, class T, class G, int E> struct has_prepare {
-  template <class R> __device__ static auto test(int) -> decltype(R::prepare(*(T(*)[E])0, G()), char());
+  template <class R> __device__ static auto test(int) -> decltype(R::prepare(*(T(*)[E])0, G()), R::finish(*(T(*)[E])0, G()), char());
   template <class R> __device__ static long test(...);
   static constexpr bool value = sizeof(test<Q>(0)) == 1;
 };
-template <class O, class T, int E, class G> __device__ __forceinline__ void tail_prepare(T (&c)[E], G g, const uint8_t *) {
+template <class O, class T, int E, class G> __device__ __forceinline__ void tail_prepare(T (&c)[E], G g) {
   if constexpr (has_prepare<typename O::Policy, T, G, E>::value) O::Policy::prepare(c, g);
+}
+template <class O, class T, int E, class G> __device__ __forceinline__ void tail_finish(T (&c)[E], G g) {
+  if constexpr (has_prepare<typename O::Policy, T, G, E>::value) O::Policy::finish(c, g);
 }
 template <class O, class T, int E, class G> __device__ __forceinline__ uint32_t tail_cost(const T (&c)[E], G g, const uint8_t *params) {
   if constexpr (no_params<typename O::Params>) return O::Policy::cost(c, g);

@@ -114,7 +114,7 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
     uint32_t meta[S::held], size[S::held], words = 0;
     BRIQUETTE_UNROLL
     for (int k = 0; k < S::held; k++) {
-      tail_prepare<Tail>(slice<S::each>(codes, k), g, params);
+      tail_prepare<Tail>(slice<S::each>(codes, k), g);
       meta[k] = tail_cost<Tail>(slice<S::each>(const_cast<const L(&)[per_lane]>(codes), k), g, params);
       const bool real = uint32_t(t * per_lane + k * S::each - g.rank() * S::each) < m;
       size[k] = real ? tail_size<Tail, L>(meta[k], params) : 0;

@@ -75,6 +75,49 @@ template <int N> struct WarpLanes {
 };
 #endif
 
+#if BRIQUETTE_HOST
+/// Running sums within vectors of 32 bytes: what a loop would do one after another, three additions do for eight.
+template <class U, int E> static inline void vector_sum(U (&c)[E]) {
+  constexpr int N = 32 / sizeof(U);
+  typedef U V __attribute__((vector_size(32)));
+  const V zero = {};
+  V carry = zero;
+  for (int k = 0; k < E; k += N) {
+    V v;
+    memcpy(&v, &c[k], 32);
+    V first, last;
+    for (int i = 0; i < N; i++) last[i] = U(N - 1);
+#pragma GCC unroll 4
+    for (int step = 1; step < N; step <<= 1) {
+      for (int i = 0; i < N; i++) first[i] = U(i < step ? i : N + i - step);
+      v += __builtin_shuffle(zero, v, first);
+    }
+    v += carry;
+    carry = __builtin_shuffle(v, last);
+    memcpy(&c[k], &v, 32);
+  }
+}
+#endif
+
+/// Replace every element of the span by the sum of those up to it, modulo 2^bits.
+template <class T, int E, class G> __device__ __forceinline__ void inclusive_sum(T (&c)[E], G g) {
+  typedef unsigned_of<T> U;
+#if BRIQUETTE_HOST && defined(__GNUC__) && !defined(__clang__)
+  if constexpr (G::size == 1 && E % (32 / sizeof(T)) == 0) {
+    vector_sum(as_unsigned(c));
+    return;
+  }
+#endif
+  U sum = 0;
+  BRIQUETTE_UNROLL
+  for (int m = 0; m < E; m++) c[m] = T(sum = U(sum + U(c[m])));
+  if constexpr (G::size > 1) {
+    const U base = U(g.exclusive_sum(c[E - 1]));
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) c[m] = T(U(U(c[m]) + base));
+  }
+}
+
 /// Transpose the 32 x 32 bit matrix whose row i is element i of 32 elements: afterwards element p holds bit p of every row,
 /// row i in bit i. E elements a lane, so 32 / E neighbouring lanes hold a matrix; a larger group transposes several.
 template <int E, class G> __device__ __forceinline__ void bit_transpose(uint32_t (&row)[E], G g) {

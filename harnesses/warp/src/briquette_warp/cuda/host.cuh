@@ -94,7 +94,7 @@ template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const 
       auto &codes = as<L>(c);
       uint32_t metas[E / S];
       const uint32_t segments = (count + S - 1) / S;
-      for (int k = 0; k < E / S; k++) tail_prepare<Tail>(slice<S>(codes, k), OneLane(), f.params + C::tail_params);
+      for (int k = 0; k < E / S; k++) tail_prepare<Tail>(slice<S>(codes, k), OneLane());
       if (count == uint32_t(E)) for (int k = 0; k < E / S; k++) metas[k] = tail_cost<Tail>(slice<S>(const_cast<const L(&)[E]>(codes), k), OneLane(), f.params + C::tail_params);
       else for (uint32_t k = 0; k < segments; k++) metas[k] = tail_cost<Tail>(slice<S>(const_cast<const L(&)[E]>(codes), int(k)), OneLane(), f.params + C::tail_params);
       for (uint32_t k = 0; k < segments; k++) {
@@ -175,6 +175,8 @@ template <class C> __attribute__((noinline)) static bool decode_chunk(const Inve
         tail_decode<Tail>(value, p, slice<S>(codes, int(k)), OneLane(), f.params + C::tail_params);
         p += size;
       }
+      // when all are decoded: read back at once, what a coder stores in pieces would stall the processor
+      for (uint32_t k = 0; k < segments; k++) tail_finish<Tail>(slice<S>(codes, int(k)), OneLane());
     } else {
       memcpy(c, f.stream + (first + base) * sizeof(T), count * sizeof(T));
     }

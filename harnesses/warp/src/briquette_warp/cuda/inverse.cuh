@@ -97,6 +97,8 @@ template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
       mine_words += g.rank() == 0 ? size[k] : 0;
     }
     uint32_t total;
+    // the metadata's padding is zero: a byte that is not makes the sum too large
+    for (uint32_t b = (m + Tail::span - 1) / Tail::span * M + t; sound && b < lead * 4; b += lanes) if (metas[b]) mine_words = words + 1;
     uint32_t at = lead + block_sum(mine_words, sums, total);
     sound = sound && lead + total == words;  // the same in all lanes
     if (!sound) {  // decode something within the tile: the flag tells that it means nothing
@@ -110,6 +112,7 @@ template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
     BRIQUETTE_UNROLL
     for (int k = 0; k < S::held; k++) {
       tail_decode<Tail>(meta[k], in + at, slice<S::each>(codes, k), g, params);
+      tail_finish<Tail>(slice<S::each>(codes, k), g);
       at += size[k];
     }
     __syncthreads();  // the tile takes the words' place

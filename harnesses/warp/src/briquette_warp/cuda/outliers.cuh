@@ -78,6 +78,9 @@ template <class X> __device__ __noinline__ bool restore_outliers(const uint32_t 
     if (left != value_at + words_for(uint32_t(sizeof(B)) * runs)) return false;
   } else if (left != words_for(uint32_t(sizeof(B)) * count)) return false;
 
+  // padding is zero: the bytes of an archive have one meaning
+  if (form == 0 && count & 1 && position[position_words - 1] >> 16) return false;
+  if (values == 1 && runs & 1 && value[value_at - 1] >> 16) return false;
   bool sound = true;
   where.clear();
   __syncthreads();

@@ -95,6 +95,10 @@ template <class T, int E> __device__ __forceinline__ const unsigned_of<T> (&as_u
   return *reinterpret_cast<const unsigned_of<T>(*)[E]>(&c[0]);
 }
 
+template <class T, int E> __device__ __forceinline__ unsigned_of<T> (&as_unsigned(T (&c)[E]))[E] {
+  return *reinterpret_cast<unsigned_of<T>(*)[E]>(&c[0]);
+}
+
 /// The elements [K * S, K * S + S) of a lane's array, as an array of its own.
 template <int S, class T, int E> __device__ __forceinline__ T (&slice(T (&c)[E], int k))[S] {
   static_assert(E % S == 0, "a span divides the lane's array");

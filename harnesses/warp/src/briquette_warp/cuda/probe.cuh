@@ -59,7 +59,7 @@ template <class O, int E, class G, uint32_t Room> __device__ __forceinline__ voi
   const uint32_t segment = lane / G::size;
   T c[E];
   load(in, lane, c);
-  tail_prepare<O>(c, g, params);
+  tail_prepare<O>(c, g);
   const uint32_t meta = tail_cost<O>(c, g, params), size = tail_size<O, T>(meta, params);
   if (size <= Room) tail_pack<O>(c, meta, g, words + uint64_t(segment) * Room, params);
   if (g.rank() == 0) { table[2 * segment] = meta; table[2 * segment + 1] = size; }
@@ -72,6 +72,7 @@ template <class O, int E, class G, uint32_t Room> __device__ __forceinline__ voi
   BRIQUETTE_UNROLL
   for (int m = 0; m < E; m++) c[m] = T(0);
   if (tail_size<O, T>(meta, params) <= Room) tail_decode<O>(meta, words + uint64_t(segment) * Room, c, g, params);
+  tail_finish<O>(c, g);
   store(c, lane, out);
 }
 

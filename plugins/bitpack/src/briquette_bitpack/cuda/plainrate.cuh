@@ -13,10 +13,14 @@ struct PlainRate {
   template <class T, int S> __device__ __forceinline__ static uint32_t size(uint32_t width) {
     return width <= uint32_t(briquette::bits_of<T>) ? briquette::packed_words<S>(width) : briquette::bad_size;
   }
-  /// Fold signs once; cost and pack see folded codes.
+  /// Fold signs once; cost and pack see folded codes, decode gives them.
   template <class T, int E, class G> __device__ __forceinline__ static void prepare(T (&c)[E], G) {
     BRIQUETTE_UNROLL
     for (int m = 0; m < E; m++) c[m] = T(briquette::fold(c[m]));
+  }
+  template <class T, int E, class G> __device__ __forceinline__ static void finish(T (&c)[E], G) {
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) c[m] = briquette::unfold<T>(briquette::unsigned_of<T>(c[m]));
   }
   template <class T, int E, class G> __device__ __forceinline__ static uint32_t cost(const T (&c)[E], G g) {
     briquette::unsigned_of<T> all = 0;
@@ -28,10 +32,7 @@ struct PlainRate {
     briquette::pack_span(briquette::as_unsigned(c), width, g, out);
   }
   template <class T, int E, class G> __device__ __forceinline__ static void decode(uint32_t width, const uint32_t *in, T (&c)[E], G g) {
-    briquette::unsigned_of<T> value[E];
-    briquette::unpack_span(in, width, g, value);
-    BRIQUETTE_UNROLL
-    for (int m = 0; m < E; m++) c[m] = briquette::unfold<T>(value[m]);
+    briquette::unpack_span(in, width, g, briquette::as_unsigned(c));
   }
 };
 

@@ -15,17 +15,7 @@ struct Lorenzo1D {
     for (int m = E - 1; m > 0; m--) c[m] = T(U(U(c[m]) - U(c[m - 1])));
     c[0] = T(U(U(c[0]) - U(before)));
   }
-  template <class T, class G, int E> __device__ __forceinline__ static void inverse(T (&c)[E], G g) {
-    typedef briquette::unsigned_of<T> U;
-    U sum = 0;
-    BRIQUETTE_UNROLL
-    for (int m = 0; m < E; m++) c[m] = T(sum = U(sum + U(c[m])));
-    if constexpr (G::size > 1) {
-      const U base = U(g.exclusive_sum(c[E - 1]));
-      BRIQUETTE_UNROLL
-      for (int m = 0; m < E; m++) c[m] = T(U(U(c[m]) + base));
-    }
-  }
+  template <class T, class G, int E> __device__ __forceinline__ static void inverse(T (&c)[E], G g) { briquette::inclusive_sum(c, g); }
 };
 
 }  // namespace briquette_lorenzo

@@ -122,12 +122,14 @@ struct LinearQuantizer {
     }
     if (!bad) return true;
     int finite = 0;
+    const C fill = C(p.fill);
     BRIQUETTE_UNROLL
     for (int m = 0; m < E; m++) {
       const float q = rintf(x[m] * inverse);
-      kept[m] = fabsf(x[m] - q * step) <= bound && fabsf(q) <= top ? 0 : 1;
-      finite |= fabsf(q) > top && fabsf(x[m]) <= largest ? 1 : 0;
-      if (!(fabsf(x[m]) <= largest)) code[m] = C(p.fill);
+      const bool inside = fabsf(q) <= top, real = fabsf(x[m]) <= largest;
+      kept[m] = (fabsf(x[m] - q * step) <= bound) & inside ? 0 : 1;
+      finite |= real & !inside ? 1 : 0;
+      code[m] = real ? code[m] : fill;
     }
     if (finite) wide_codes(x, code, kept, p);
     return false;
