@@ -76,17 +76,24 @@ class HostProgram(GroupProgram):
         ranges = _ranges(run.chunks, run.threads)
         room = sink.words if sink is not None else np.empty(0, np.uint32)
 
-        def work(span: tuple[int, int]) -> _Part:
-            begin, end = span
-            words = room if begin == 0 else np.empty((end - begin) * parts.most_words, np.uint32)
-            return self._encode(source, run, params, sizes, words, side_sizes, begin, end)
+        def work(i: int) -> _Part:
+            begin, end = ranges[i]
+            # each range codes into its share of the room; where it does not fit, into memory of its own
+            share = room[room.size * i // len(ranges) : room.size * (i + 1) // len(ranges)] if len(ranges) > 1 else room
+            try:
+                return self._encode(source, run, params, sizes, share, side_sizes, begin, end)
+            except Overflow:
+                if len(ranges) == 1:
+                    raise
+                own = np.empty((end - begin) * parts.most_words, np.uint32)
+                return self._encode(source, run, params, sizes, own, side_sizes, begin, end)
 
-        made = self._target.map(work, ranges, run.threads)
+        made = self._target.map(work, range(len(ranges)), run.threads)
         found: dict[NodePort, PortValue] = {}
         tail = parts.members[-1]
         port = (tail.node, tail.stage.outputs[0])
         if sink is not None:
-            found[port] = Chunked(sizes, room[: self._join(room, made, run.threads)])
+            found[port] = Chunked(sizes, room[: self._join(room, made)])
         else:
             assert run.out is not None
             found[port] = run.out
@@ -132,16 +139,19 @@ class HostProgram(GroupProgram):
                 part.side = grown
         return part
 
-    def _join(self, room: Words, made: list[_Part], threads: int) -> int:
-        """Copy the later ranges' payloads behind the first one's; return the words in all."""
+    @staticmethod
+    def _join(room: Words, made: list[_Part]) -> int:
+        """Move the ranges' payloads together at the front of the room; return the words in all."""
         starts = np.cumsum([0, *(p.used for p in made)])
         if starts[-1] > room.size:
             raise Overflow
-
-        def copy(i: int) -> None:
-            room[starts[i] : starts[i + 1]] = made[i].words[: made[i].used]
-
-        self._target.map(copy, range(1, len(made)), threads)
+        if any(p.used and not np.may_share_memory(p.words, room) for p in made):
+            # one did not fit its share: moving it in could run over what stands behind
+            for part in made[1:]:
+                part.words = part.words[: part.used].copy()
+        for i, part in enumerate(made):  # in order: a payload only moves down, over what has been moved already
+            if part.words.ctypes.data != room.ctypes.data + 4 * int(starts[i]):
+                room[starts[i] : starts[i + 1]] = part.words[: part.used]
         return int(starts[-1])
 
     # -- decompression -------------------------------------------------------------------------------------
