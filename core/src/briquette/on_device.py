@@ -37,6 +37,7 @@ class DeviceArchive:
     record: RunRecord
     _run: Executable
     _values: dict[NodePort, Any]
+    _stream: Any = None  # kept alive: the memory of the values is freed in its order
 
     @property
     def payload_bytes(self) -> int:
@@ -120,4 +121,4 @@ def compress_on_device(
         raise UsageError(f"a {type(x).__name__} lies in host memory; use compress")
     run = pipe.executable(source.dtype, target, fusion)
     record, values = run.forward(source.flat, bound, 1)
-    return DeviceArchive(pipe, source, bound, record, run, values)
+    return DeviceArchive(pipe, source, bound, record, run, values, stream)

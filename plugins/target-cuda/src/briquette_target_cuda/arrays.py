@@ -27,7 +27,9 @@ class Memory:
         if pointer:
             try:
                 with driver.current(self.device):
-                    driver.bindings().cuMemFreeAsync(pointer, self.stream)
+                    lib = driver.bindings()
+                    if int(lib.cuMemFreeAsync(pointer, self.stream)[0]):
+                        lib.cuMemFree(pointer)  # the stream is gone: whatever it still did ends first
             except Exception:  # the interpreter or the driver is shutting down
                 return
 
@@ -93,15 +95,10 @@ def is_device_array(x: Any) -> bool:
     """Whether `x` lies in the memory of a CUDA device, without touching CUDA."""
     if isinstance(x, (np.ndarray, np.generic)):
         return False
-    if isinstance(x, DeviceArray) or hasattr(type(x), "__cuda_array_interface__"):
-        return bool(getattr(x, "__cuda_array_interface__", None)) if not _is_host_tensor(x) else False
     where = getattr(x, "__dlpack_device__", None)
-    return where is not None and int(where()[0]) in (2, 13)
-
-
-def _is_host_tensor(x: Any) -> bool:
-    where = getattr(x, "__dlpack_device__", None)  # PyTorch's CPU tensors have the attribute, which raises
-    return where is not None and int(where()[0]) not in (2, 13)
+    if where is not None:
+        return int(where()[0]) in (2, 13)  # kDLCUDA, kDLCUDAManaged
+    return getattr(x, "__cuda_array_interface__", None) is not None
 
 
 def view_of(x: Any, stream: int) -> DeviceArray:

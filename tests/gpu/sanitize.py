@@ -1,0 +1,34 @@
+"""A small workload for compute-sanitizer: every preset, both directions, all residues of a small size, values kept aside.
+
+    compute-sanitizer --tool memcheck python tests/gpu/sanitize.py     (also racecheck, synccheck, initcheck)
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+import briquette as bq
+
+
+def main() -> int:
+    rng = np.random.default_rng(1)
+    step = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    wrong = 0
+    for preset in ("fast", "planes", "zigzag"):
+        for dtype in ("float32", "float64"):
+            for n in [*range(1, 258, step), 8191, 8193, 3 * 8192 + 5]:
+                x = np.cumsum(rng.standard_normal(n)).astype(dtype)
+                x[rng.random(n) < 0.1] = np.nan
+                archive = bytes(bq.compress(x, 1e-3, "rel", pipeline=preset, target="numpy"))
+                for fusion in ("auto", "off") if n % 16 == 1 else ("auto",):
+                    wrong += bq.compress(x, 1e-3, "rel", pipeline=preset, target="cuda", fusion=fusion) != archive
+                    back = bq.decompress(archive, target="cuda", fusion=fusion)
+                    wrong += back.tobytes() != bq.decompress(archive, target="numpy").tobytes()
+    print("wrong:", wrong)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The CUDA target makes the CPU's archives and reconstructions, staged and fused: real fields, counts, specials."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import briquette as bq
+
+pytestmark = pytest.mark.gpu
+
+PRESETS = ("fast", "planes", "zigzag")
+NODES = {
+    "fast": ("linear-quantizer", "lorenzo-1d", "plain-rate"),
+    "planes": ("linear-quantizer", "lorenzo-1d", "adaptive-bitplane"),
+    "zigzag": ("linear-quantizer", "lorenzo-1d", "zigzag", "adaptive-bitplane"),
+}
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    seed = time.time_ns() % 2**32
+    print(f"seed {seed}")
+    return np.random.default_rng(seed)
+
+
+def assert_same(x: np.ndarray[Any, Any], eb: float, mode: str, pipeline: Any) -> bytes:
+    """Compress and decompress on numpy and on cuda, staged and fused; return the archive."""
+    archive = bytes(bq.compress(x, eb, mode, pipeline=pipeline, target="numpy"))
+    expected = bq.decompress(archive, target="numpy")
+    for fusion in ("auto", "off"):
+        made = bq.compress_run(x, eb, mode, pipeline=pipeline, target="cuda", fusion=fusion)
+        assert made.archive == archive, f"fusion {fusion}: {len(made.archive)} bytes, not {len(archive)}"
+        out = np.full_like(x, np.nan)
+        restored = bq.decompress(archive, target="cuda", fusion=fusion, out=out)
+        assert restored.tobytes() == expected.tobytes(), f"fusion {fusion}"
+    return archive
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_plans_are_one_launch_each_way(preset: str) -> None:
+    plan = bq.Pipeline.from_preset(preset).plan("float32", target="cuda", fusion="auto")
+    staged = bq.Pipeline.from_preset(preset).plan("float32", target="cuda", fusion="off")
+    assert plan.forward.groups == plan.inverse.groups == (NODES[preset],)
+    assert plan.forward.launches == plan.inverse.launches == 1
+    assert staged.forward.launches == staged.inverse.launches == len(NODES[preset])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_real_fields(preset: str, corpus_field: Any) -> None:
+    x = np.load(corpus_field) if not isinstance(corpus_field, np.ndarray) else corpus_field
+    for rel in (1e-2, 1e-3, 1e-6):
+        archive = assert_same(x, rel, "rel", preset)
+        report = bq.verify(archive, x, target="cuda")
+        assert report.ok
+        assert not bq.info(archive)["raw"]
+        eb = bq.info(archive)["state"]["linear-quantizer"]["eb"]
+        assert_same(x, eb, "abs", preset)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_counts(preset: str, dtype: str, rng: np.random.Generator) -> None:
+    edges = [k * 8192 + d for k in (1, 2, 3) for d in (-33, -1, 0, 1, 31, 257)]
+    for n in [*range(1, 601, 1 if preset == "fast" else 7), *edges, 64 * 8192 - 1, 64 * 8192 + 1, 130 * 8192 + 5]:
+        assert_same(np.cumsum(rng.standard_normal(n)).astype(dtype), 1e-3, "rel", preset)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("code_type", ["int16", "int32", "int64"])
+def test_code_types(dtype: str, code_type: str, rng: np.random.Generator) -> None:
+    text = (
+        f'[[stage]]\nuse="linear-quantizer"\n[stage.params]\ncode_type="{code_type}"\n[[stage]]\nuse="lorenzo-1d"\n'
+        '[stage.params]\nregion=64\n[[stage]]\nuse="plain-rate"\n[stage.params]\nsegment=64\n'
+    )
+    pipe = bq.Pipeline.from_toml(text)
+    x = np.cumsum(rng.standard_normal(40_001)).astype(dtype)
+    x[rng.random(x.size) < 0.003] = np.nan
+    for eb in (0.5, 1e-2, 1e-4, 1e-7):
+        assert_same(x, eb, "abs", pipe)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_outliers_in_every_form(dtype: str, rng: np.random.Generator) -> None:
+    n = 3 * 8192 + 77
+    base = np.sin(np.arange(n) / 50).astype(dtype)
+    for share in (1e-4, 0.01, 0.2, 0.6, 0.99):
+        for values in ("nan", "payloads", "large"):
+            x = base.copy()
+            where = rng.random(n) < share
+            if values == "nan":
+                x[where] = np.nan
+            elif values == "payloads":
+                bits = x.view(f"u{x.itemsize}")
+                quiet = np.array(np.nan, dtype).view(bits.dtype)
+                bits[where] = quiet + rng.integers(0, 1000, int(where.sum())).astype(bits.dtype)
+            else:
+                x[where] = (rng.standard_normal(int(where.sum())) * 1e30).astype(dtype)
+            assert_same(x, 1e-3, "abs", "fast")
+    for begin, end in ((0, n), (8191, 8193), (100, 20_000), (n - 1, n)):
+        x = base.copy()
+        x[begin:end] = -np.inf
+        assert_same(x, 1e-2, "rel", "planes")
+    assert_same(np.full(n, 3.5, dtype), 1e-3, "rel", "fast")
+    assert_same(np.full(n, np.nan, dtype), 1e-3, "rel", "fast")
+
+
+def test_rel_resolves_on_the_device_as_on_the_host(rng: np.random.Generator) -> None:
+    for dtype in ("float32", "float64"):
+        info = np.finfo(dtype)
+        cases = [
+            rng.standard_normal(5000) * 10.0 ** rng.integers(-30, 30),
+            np.array([info.max, -info.max, 0.0] * 100),
+            np.array([info.tiny, 0.0, -info.tiny] * 100),
+            np.array([info.smallest_subnormal, 0.0] * 200),
+            np.r_[[np.nan] * 300, rng.standard_normal(300), [np.inf]],
+            1e6 + rng.standard_normal(5000),
+        ]
+        for x in cases:
+            for rel in (1e-1, 1e-3, 1e-7, 1e-12):
+                assert_same(x.astype(dtype), rel, "rel", "fast")
