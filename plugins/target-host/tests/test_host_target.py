@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from briquette import sources
+from briquette import hooks, sources
 from briquette.cache import Cache
 from briquette.errors import CompileError, DeclarationError, TargetUnavailable
 from briquette.target import KernelSource
@@ -322,3 +322,23 @@ def test_describe(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     assert facts["cache"] == str(cache.directory)
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert list(HostTarget(cache=cache).describe()) == ["unavailable"]
+
+
+def test_the_compiled_hook_hears_of_compiler_and_disk(tmp_path: Path) -> None:
+    heard: list[tuple[str, str, bool]] = []
+
+    class Listener:
+        @hooks.hookimpl
+        def compiled(self, source_name: str, target: str, seconds: float, cached: bool) -> None:
+            assert seconds > 0
+            heard.append((source_name, target, cached))
+
+    hooks.register(Listener(), "listener-of-this-test")
+    try:
+        text = 'extern "C" __attribute__((visibility("default"))) int one(void *) { return 1; }\n'
+        source = KernelSource("heard", text, ("one",))
+        for _ in range(2):
+            HostTarget(cache=Cache(tmp_path)).compile(source)
+    finally:
+        hooks.unregister("listener-of-this-test")
+    assert heard == [("heard", "host", False), ("heard", "host", True)]

@@ -7,12 +7,14 @@ import os
 import re
 import shlex
 import subprocess
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from briquette import discovery
 from briquette.cache import Cache, cache_key
 from briquette.errors import CompileError, TargetUnavailable, UsageError
 from briquette.sources import Headers, resolve_headers
@@ -97,7 +99,7 @@ class HostTarget(Target):
         )
         # Two sources may share their text and differ in what they declare.
         memo = cache_key({"code": key, "entry points": source.entry_points})
-        return self._modules.get(memo, lambda: self._make(source, headers, toolchain, key))
+        return self._modules.get(memo, lambda: self._told(source, headers, toolchain, key))
 
     def map(self, work: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list[Any]:
         """Run `work` on every item on up to `threads` threads and return the results in order.
@@ -140,7 +142,19 @@ class HostTarget(Target):
         looked_up = shlex.join((os.environ.get("CXX", ""), os.environ.get("PATH", "")))
         return _TOOLCHAINS.get(looked_up, lambda: compiler.find_toolchain(self.cache))
 
-    def _make(self, source: KernelSource, headers: Headers, toolchain: compiler.Toolchain, key: str) -> HostModule:
+    def _told(self, source: KernelSource, headers: Headers, toolchain: compiler.Toolchain, key: str) -> HostModule:
+        """Make the module and tell the `compiled` hook."""
+        begin = time.perf_counter()
+        module, cached = self._make(source, headers, toolchain, key)
+        discovery.hooks().compiled(
+            source_name=source.name, target=self.name, seconds=time.perf_counter() - begin, cached=cached
+        )
+        return module
+
+    def _make(
+        self, source: KernelSource, headers: Headers, toolchain: compiler.Toolchain, key: str
+    ) -> tuple[HostModule, bool]:
+        """Return the module, and whether the disk cache had it."""
         dump = os.environ.get("BRIQUETTE_DUMP_DIR")
         if dump:
             self._dump(Path(dump), source, headers, toolchain, key)
@@ -152,7 +166,7 @@ class HostTarget(Target):
                 pass  # made on a machine that looks like this one and is not: compile anew
             else:
                 self._origins.append("disk")
-                return module
+                return module, True
         try:
             built = compiler.build(toolchain, source.text, headers.texts, self.extra_flags)
         except (OSError, subprocess.TimeoutExpired) as exc:
@@ -165,7 +179,7 @@ class HostTarget(Target):
         except OSError as exc:
             raise CompileError(f"{toolchain.label} compiled {source.name!r}, but the library cannot be loaded: {exc}") from exc
         self.cache.put(key, built)
-        return module
+        return module, False
 
     def _dump(self, directory: Path, source: KernelSource, headers: Headers, toolchain: compiler.Toolchain, key: str) -> None:
         tree = directory / f"host-{re.sub('[^A-Za-z0-9_.-]', '_', source.name)}-{key[:12]}"
