@@ -144,3 +144,13 @@ def test_metadata_is_not_read_unless_asked(site: Path, monkeypatch: pytest.Monke
     headers = resolve_headers(unit("#include <srcpack_a/cuda/one.cuh>"))
     with pytest.raises(AssertionError):
         headers.owner("srcpack_a/cuda/one.cuh")
+
+
+def test_a_pack_installed_after_the_first_look_up_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sources.owner_of("late_pack/cuda/a.cuh") == "late_pack"
+    info = tmp_path / "late_pack_dist-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: late-pack-dist\nVersion: 1.0\n")
+    (info / "top_level.txt").write_text("late_pack\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert sources.owner_of("late_pack/cuda/a.cuh") == "late-pack-dist"

@@ -14,7 +14,6 @@ import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Final
@@ -96,9 +95,8 @@ def owner_of(header: str) -> str:
     return ", ".join(sorted(set(_distributions().get(package, ())))) or package
 
 
-@lru_cache(maxsize=1)
 def _distributions() -> Mapping[str, list[str]]:
-    """Distributions by top-level package; reads the metadata of everything installed, so only when asked."""
+    """Distributions by top-level package; reads the metadata of everything installed, so for messages only."""
     return importlib.metadata.packages_distributions()
 
 
