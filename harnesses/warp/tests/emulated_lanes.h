@@ -163,6 +163,7 @@ static inline float __uint_as_float(unsigned x) { float r; memcpy(&r, &x, 4); re
 static inline unsigned __float_as_uint(float x) { unsigned r; memcpy(&r, &x, 4); return r; }
 static inline int __clz(int x) { return x ? __builtin_clz(unsigned(x)) : 32; }
 static inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)(x)) : 64; }
+static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) { shift &= 31; return shift ? low >> shift | high << (32 - shift) : low; }
 #endif
 
 /// Run `kernel` with `threads` threads (a multiple of 32) in one block; 0, or 1 with a message of at most 256 bytes.

@@ -152,7 +152,7 @@ def outcome(form: Form, number: int, source: NDArray[Any], params: bytes) -> Out
     probe, member = form.probes[number], form.probes[number].forward
     segments = source.size // member.spec.span
     made = np.full(8 * segments if is_coder(member) else 8 * source.size, 0xA5, np.uint8)
-    words = np.full(segments * probe.room if is_coder(member) else source.size, 0xA5A5A5A5, np.uint32)
+    words = np.full(segments * probe.room + 2 if is_coder(member) else source.size, 0xA5A5A5A5, np.uint32)
     form.run(number, "forward", source, made, words, params)
     back = np.full(source.nbytes, 0x5A, np.uint8)
     form.run(number, "inverse", made, back, words, params)

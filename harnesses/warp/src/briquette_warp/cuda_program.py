@@ -74,8 +74,7 @@ class Enqueued:
     run: GroupRun
     control: Any
     head: NDArray[np.uint64]
-    side_lookback: int
-    warps_at: int = 0
+    warps_at: int
     tables: Any = None
     words: Any = None
     kept: Any = None
@@ -95,7 +94,7 @@ class CudaProgram(GroupProgram):
         self._nodes = tuple(m.node for m in parts.members)
         self._target = target
         sizes = {np.dtype(d).itemsize for d in (parts.source, parts.first, parts.result)}
-        self._shared = max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words)
+        self._shared = max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words + 8)  # coders may read two words on
         self._aside_shared = CHUNK * np.dtype(parts.source).itemsize
         resident = 5 if self._shared <= 40_000 else 3
         self._module = target.compile(cuda_source(parts, direction, resident))
@@ -113,9 +112,8 @@ class CudaProgram(GroupProgram):
         blocks = -(-chunks // 64)
         lookback = 8 * (chunks + 1)
         main_at = _PARAMS_AT + -(-max(parts.param_bytes, 16) // 32) * 32
-        size = main_at + lookback * (2 if parts.side else 1) + (4 * chunks if parts.side else 0)
+        size = main_at + lookback + (4 * chunks if parts.side else 0)
         work = Enqueued(session, source, run, session.memory(size), np.empty(_HEAD, np.uint64), main_at + lookback)
-        work.warps_at = size - 4 * chunks
         session.zero(work.control.pointer, size)
         params = work.control.pointer + _PARAMS_AT
         self._resolve(work, params)
@@ -212,6 +210,8 @@ class CudaProgram(GroupProgram):
         blocks = -(-chunks // 64)
         tables = session.memory(8 * blocks + 4 * chunks)
         words = session.array(room, "uint32")
+        lookback = session.memory(8 * (chunks + 1))
+        session.zero(lookback.pointer, lookback.nbytes)
         slots = np.array(
             [
                 work.source.pointer,
@@ -222,7 +222,7 @@ class CudaProgram(GroupProgram):
                 words.pointer,
                 tables.pointer,
                 room,
-                work.at(0) + work.side_lookback,
+                lookback.pointer,
                 work.at(SIDE_WORDS),
             ],
             np.uint64,

@@ -29,12 +29,12 @@ __device__ __forceinline__ bool aligned16(const void *p) { return (reinterpret_c
 template <class X> __device__ __forceinline__ void load_tile(const X *in, uint32_t count, X *tile) {
   constexpr int V = 16 / sizeof(X), rows = per_lane / V;
   if (count == uint32_t(chunk) && aligned16(in)) {
+    const uint32_t row = threadIdx.x / rows, column = threadIdx.x % rows;  // of this lane's first piece; the others follow at
+    const unsigned to = unsigned(__cvta_generic_to_shared(tile + row * pitch<X> + column * V));  // constant distances
+    const X *from = in + threadIdx.x * V;
     BRIQUETTE_UNROLL
-    for (int k = 0; k < rows; k++) {
-      const int v = k * lanes + int(threadIdx.x), row = v / rows, column = v % rows;
-      const unsigned to = unsigned(__cvta_generic_to_shared(tile + row * pitch<X> + column * V));
-      asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(to), "l"(in + size_t(v) * V));
-    }
+    for (int k = 0; k < rows; k++)
+      asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(to + unsigned(k * (lanes / rows) * pitch<X> * sizeof(X))), "l"(from + k * lanes * V));
     asm volatile("cp.async.commit_group;\n cp.async.wait_group 0;" ::: "memory");
   } else {
     for (int i = int(threadIdx.x); i < chunk; i += lanes) tile[(i / per_lane) * pitch<X> + i % per_lane] = uint32_t(i) < count ? in[i] : X(0);
@@ -47,11 +47,10 @@ template <class X> __device__ __forceinline__ void store_tile(X *out, uint32_t c
   constexpr int V = 16 / sizeof(X), rows = per_lane / V;
   __syncthreads();
   if (count == uint32_t(chunk) && aligned16(out)) {
+    const X *from = tile + threadIdx.x / rows * pitch<X> + threadIdx.x % rows * V;
+    Vector *to = reinterpret_cast<Vector *>(out) + threadIdx.x;
     BRIQUETTE_UNROLL
-    for (int k = 0; k < rows; k++) {
-      const int v = k * lanes + int(threadIdx.x), row = v / rows, column = v % rows;
-      reinterpret_cast<Vector *>(out)[v] = *reinterpret_cast<const Vector *>(tile + row * pitch<X> + column * V);
-    }
+    for (int k = 0; k < rows; k++) to[k * lanes] = *reinterpret_cast<const Vector *>(from + k * (lanes / rows) * pitch<X>);
   } else {
     for (uint32_t i = threadIdx.x; i < count; i += lanes) out[i] = tile[(i / per_lane) * pitch<X> + i % per_lane];
   }
@@ -107,7 +106,8 @@ struct Lookback {
     return *shared;
   }
   __device__ __forceinline__ void publish(uint64_t tile, unsigned long long state) const {
-    asm volatile("st.release.gpu.global.u64 [%0],%1;" ::"l"(words + 1 + tile), "l"(state) : "memory");
+    // one word says all there is to say, so that nothing else need be ordered
+    asm volatile("st.relaxed.gpu.global.u64 [%0],%1;" ::"l"(words + 1 + tile), "l"(state) : "memory");
   }
   __device__ __forceinline__ void announce(uint64_t tile, uint64_t total) const {
     if (threadIdx.x == 0) publish(tile, (tile == 0 ? prefix : aggregate) | total);
@@ -120,7 +120,7 @@ struct Lookback {
     for (long long at = (long long)(tile) - 1 - lane;; at -= 32) {
       unsigned long long state = prefix;
       do {
-        if (at >= 0) asm volatile("ld.acquire.gpu.global.u64 %0,[%1];" : "=l"(state) : "l"(words + 1 + at) : "memory");
+        if (at >= 0) asm volatile("ld.relaxed.gpu.global.u64 %0,[%1];" : "=l"(state) : "l"(words + 1 + at) : "memory");
       } while (!__all_sync(0xffffffffu, (state >> 62) != 0));
       const unsigned done = __ballot_sync(0xffffffffu, (state >> 62) == 2);
       const int first = done ? __ffs(int(done)) - 1 : 32;
@@ -138,13 +138,11 @@ struct Lookback {
 /// Word offset of chunk `c`: the table's offset of its block of 64, and the sizes since. Called by a whole warp.
 __device__ __forceinline__ uint64_t chunk_offset(const uint64_t *blocks, const uint32_t *sizes, uint64_t c) {
   const int lane = int(threadIdx.x & 31);
-  const uint64_t first = c & ~uint64_t(63);
-  uint64_t sum = 0;
-  BRIQUETTE_UNROLL
-  for (int half = 0; half < 64; half += 32) { const uint64_t at = first + half + lane; if (at < c) sum += sizes[at]; }
-  BRIQUETTE_UNROLL
-  for (int step = 16; step; step >>= 1) sum += __shfl_xor_sync(0xffffffffu, (unsigned long long)(sum), step);
-  return blocks[c >> 6] + sum;
+  const uint32_t *block = sizes + (c & ~uint64_t(63));
+  const int within = int(c & 63);
+  uint32_t sum = lane < within ? block[lane] : 0;  // 64 chunks are less than 2^32 words, and what is not is found out
+  if (lane + 32 < within) sum += block[lane + 32];
+  return blocks[c >> 6] + __reduce_add_sync(0xffffffffu, sum);
 }
 
 /// A policy on its own share of lanes: slices of one lane, or the lanes a longer span is spread over.
