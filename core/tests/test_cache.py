@@ -198,6 +198,24 @@ def test_info_and_clean(tmp_path: Path) -> None:
     assert (tmp_path / "v1" / KEY[:2] / "notes.txt").exists()
 
 
+def test_what_cannot_be_removed_is_an_error_when_the_rest_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path)
+    cache.put(KEY, PAYLOAD)
+    cache.put(OTHER, PAYLOAD)
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path.name.startswith(KEY):
+            raise PermissionError(13, "Permission denied", str(path))
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(PermissionError, match=KEY):
+        cache.clean()
+    assert cache.get(KEY) == PAYLOAD
+    assert cache.get(OTHER) is None
+
+
 def test_the_environment_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRIQUETTE_CACHE_DIR", str(tmp_path / "own"))
     monkeypatch.setenv("BRIQUETTE_CACHE_SHARED_DIR", str(tmp_path / "shared"))

@@ -11,19 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import Toy, ToyHarness, ToyTarget
+from toys import BARRIER, HEAD, LOCAL, Toy, ToyHarness, ToyTarget, pipelines
 
 import briquette
 from briquette.declare import FusionAccess
-from briquette.errors import FusionError, UsageError
+from briquette.errors import DeclarationError, FusionError, UsageError
 from briquette.executor import Executable
 from briquette.graph import Edge, Graph
 from briquette.plan import Plan
 from briquette.planner import make_plan
-
-BARRIER = Toy(access=FusionAccess.UNFUSABLE)
-LOCAL = Toy()
-HEAD = Toy(outs=("out", "kept"), aux=("kept",))
 
 
 def planned(nodes: dict[str, Toy], edges: list[Edge] | None = None, fusion: str = "auto", refuses: Any = None) -> Plan:
@@ -40,6 +36,16 @@ def test_neighbours_that_may_follow_one_another_fuse_both_ways() -> None:
     assert plan.forward.launches == 1
     assert plan.forward.elided == (("a", "out"), ("b", "out"))
     assert not plan.forward.reasons
+
+
+def test_the_error_of_a_declaration_names_the_stage() -> None:
+    with pytest.raises(DeclarationError, match=r"stage 'toy' declares: span 100000 is outside 1\.\.65536 elements"):
+        planned({"a": Toy(access=FusionAccess.REGION_LOCAL, span=100_000)})
+
+
+def test_the_error_of_an_inverse_declaration_names_the_stage() -> None:
+    with pytest.raises(DeclarationError, match="stage 'toy' declares: an ELEMENTWISE stage has span 1, not 8"):
+        planned({"a": Toy(access=FusionAccess.REGION_LOCAL, span=8, inverse_access=FusionAccess.ELEMENTWISE)})
 
 
 def test_off_runs_each_stage_as_a_kernel_of_its_own() -> None:
@@ -139,34 +145,6 @@ def test_no_stage_policy_or_harness_is_named_in_core() -> None:
 
 
 # -- invariants over random pipelines --------------------------------------------------------------------------
-
-stages = st.sampled_from(
-    [
-        LOCAL,
-        HEAD,
-        BARRIER,
-        Toy(FusionAccess.REGION_LOCAL, 64),
-        Toy(strategy="elsewhere"),
-        Toy(outs=("out", "loose")),
-        Toy(inverse_access=FusionAccess.UNFUSABLE),
-    ]
-)
-
-
-@st.composite
-def pipelines(draw: st.DrawFn) -> Graph:
-    """A random tree of toys: each reads some earlier output."""
-    count = draw(st.integers(1, 9))
-    nodes: dict[str, Toy] = {}
-    edges: list[Edge] = []
-    ports = [("", "in")]
-    for i in range(count):
-        stage = draw(stages)
-        src, port = draw(st.sampled_from(ports[-3:])) if i else ("", "in")
-        nodes[f"n{i}"] = stage
-        edges.append(Edge(src, port, f"n{i}", "in"))
-        ports += [(f"n{i}", p) for p in stage.outs]
-    return Graph.build(nodes, edges)
 
 
 @given(pipelines(), st.sampled_from(["auto", "off"]), st.integers(1, 5))

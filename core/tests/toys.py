@@ -1,4 +1,4 @@
-"""Toy stages, a toy harness and a toy target for tests of the planner; they declare, and compute next to nothing."""
+"""Toy stages, a toy harness and a toy target, which declare and compute next to nothing, and random pipelines of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from hypothesis import strategies as st
 
 from briquette.declare import FusedOp, FusionAccess, FusionSpec
+from briquette.graph import Edge, Graph
 from briquette.harness import Direction, GroupProgram, Harness, Member
 from briquette.ports import Chunked, PortType
 from briquette.stage import Scope, Stage
@@ -102,3 +104,36 @@ class ToyTarget(Target):
 
     def map(self, work: Any, items: Sequence[Any], threads: int) -> list[Any]:
         return [work(i) for i in items]
+
+
+BARRIER = Toy(access=FusionAccess.UNFUSABLE)
+LOCAL = Toy()
+HEAD = Toy(outs=("out", "kept"), aux=("kept",))
+
+stages = st.sampled_from(
+    [
+        LOCAL,
+        HEAD,
+        BARRIER,
+        Toy(FusionAccess.REGION_LOCAL, 64),
+        Toy(strategy="elsewhere"),
+        Toy(outs=("out", "loose")),
+        Toy(inverse_access=FusionAccess.UNFUSABLE),
+    ]
+)
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> Graph:
+    """A random tree of toys: each reads some earlier output."""
+    count = draw(st.integers(1, 9))
+    nodes: dict[str, Toy] = {}
+    edges: list[Edge] = []
+    ports = [("", "in")]
+    for i in range(count):
+        stage = draw(stages)
+        src, port = draw(st.sampled_from(ports[-3:])) if i else ("", "in")
+        nodes[f"n{i}"] = stage
+        edges.append(Edge(src, port, f"n{i}", "in"))
+        ports += [(f"n{i}", p) for p in stage.outs]
+    return Graph.build(nodes, edges)

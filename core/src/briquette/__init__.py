@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .record import Bound, RunRecord
     from .stage import Stage
 
+    __version__: str
+
 # name -> module that defines it; loaded on first use, so that importing briquette costs next to nothing
 _LAZY: Final = {
     **dict.fromkeys(
@@ -77,6 +79,7 @@ __all__ = [
     "RunRecord",
     "Stage",
     "VerifyReport",
+    "__version__",
     "chain",
     "compress",
     "compress_on_device",
@@ -90,6 +93,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from .archived import core_version
+
+        return core_version()
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'briquette' has no attribute {name!r}")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import discovery
-from .archive import Archive, ArchiveWriter, ChunkedSink, Header, raw_size, write_raw
+from .archive import Archive, ArchiveWriter, ChunkedSink, ChunkedView, Header, raw_size, write_raw
 from .archive.layout import RAW_CHUNK, stream_table_bytes
 from .archived import header_for, pipeline_of
 from .arrays import Source, as_output, as_source, as_writable_bytes, in_memory
@@ -27,6 +27,7 @@ from .pipeline import Pipeline
 from .plan import Plan
 from .ports import Chunked, PortValue
 from .record import Bound, RunRecord
+from .region import Part, select
 from .selection import target_of, thread_count
 
 #: bytes of an archive beyond those of its data, at most, less the checksums of large arrays (see `max_archive_bytes`)
@@ -130,6 +131,7 @@ def compress(
     pipeline: str | os.PathLike[str] | Pipeline = "fast",
     target: str | None = None,
     fusion: str | None = None,
+    allocation: str | None = None,
     threads: int | None = None,
     out: Any = None,
 ) -> bytes | memoryview:
@@ -149,6 +151,9 @@ def compress(
         ``"numpy"``, ``"host"`` ...; default: the fastest that runs here.
     fusion : {"off", "auto", "force"}, optional
         The environment variable BRIQUETTE_FUSION overrides it.
+    allocation : {"minimal", "preallocate"}, optional
+        Streams between steps are allocated when made and freed after their last reader (the default), or share an arena
+        that is kept and used by the next call with this pipeline; calls at the same time have arenas of their own.
     threads : int, optional
         Default: BRIQUETTE_NUM_THREADS, else what the target finds best.
     out : writable buffer, optional
@@ -168,7 +173,9 @@ def compress(
     UsageError, UnsupportedInput, PipelineError, TargetUnavailable
         Before anything is written.
     """
-    return compress_run(x, eb, mode, pipeline=pipeline, target=target, fusion=fusion, threads=threads, out=out).archive
+    return compress_run(
+        x, eb, mode, pipeline=pipeline, target=target, fusion=fusion, allocation=allocation, threads=threads, out=out
+    ).archive
 
 
 def compress_run(
@@ -179,6 +186,7 @@ def compress_run(
     pipeline: str | os.PathLike[str] | Pipeline = "fast",
     target: str | None = None,
     fusion: str | None = None,
+    allocation: str | None = None,
     threads: int | None = None,
     out: Any = None,
 ) -> CompressResult:
@@ -187,7 +195,7 @@ def compress_run(
     pipe = as_pipeline(pipeline)
     bound = Bound(eb, mode) if eb is not None else pipe.bound
     source, target = placed(x, target)
-    run = pipe.executable(source.dtype, target, fusion)
+    run = pipe.executable(source.dtype, target, fusion, allocation=allocation)
     count = thread_count(run.target, threads)
     blank = header_for(pipe, source, bound, {})
     dest = None if out is None else as_writable_bytes(out, raw_size(blank))
@@ -264,17 +272,30 @@ def max_archive_bytes(x: Any) -> int:
 
 
 def decompress(
-    blob: Any, *, target: str | None = None, fusion: str | None = None, threads: int | None = None, out: Any = None
+    blob: Any,
+    *,
+    region: slice | None = None,
+    flat: slice | None = None,
+    target: str | None = None,
+    fusion: str | None = None,
+    allocation: str | None = None,
+    threads: int | None = None,
+    out: Any = None,
 ) -> NDArray[Any]:
-    """Return the array an archive holds, with its dtype, byte order and shape.
+    """Return the array an archive holds, or a part of it, with its dtype, byte order and shape.
 
     Parameters
     ----------
     blob : bytes, bytearray, memoryview, mmap or uint8 array
-    target, fusion, threads
+    region : slice, optional
+        Return ``x[region]`` of the array ``x``: a run along the leading axis, the other axes whole. Bounds are those of
+        any Python slice (negative ones count from the end, None is the end, what lies beyond it is cut off); the step is 1.
+    flat : slice, optional
+        Return ``x.reshape(-1)[flat]`` instead: a run of elements in C order, 1-D.
+    target, fusion, allocation, threads
         As for `compress`; any target reads any archive.
     out : array, optional
-        C-contiguous, of the archive's dtype and shape; receives the data and is returned.
+        C-contiguous, of the archive's dtype and the shape of what is returned; receives the data and is returned.
 
     Raises
     ------
@@ -282,34 +303,50 @@ def decompress(
         Where the bytes are damaged; nothing is trusted.
     MissingPack
         Where a stage's pack is not installed; says what to install.
+    UsageError
+        For a `region`, `flat` or `out` that does not fit the archive.
+
+    Notes
+    -----
+    A part costs what it holds: only the chunks it touches are read and decoded, and only their blocks (64 chunks) are
+    verified, so damage elsewhere does no harm. Where a stage of the pipeline declares no local role (UNFUSABLE), everything is
+    decoded and the part cut out.
     """
-    return decompress_run(blob, target=target, fusion=fusion, threads=threads, out=out).array
+    return decompress_run(
+        blob, region=region, flat=flat, target=target, fusion=fusion, allocation=allocation, threads=threads, out=out
+    ).array
 
 
 def decompress_run(
-    blob: Any, *, target: str | None = None, fusion: str | None = None, threads: int | None = None, out: Any = None
+    blob: Any,
+    *,
+    region: slice | None = None,
+    flat: slice | None = None,
+    target: str | None = None,
+    fusion: str | None = None,
+    allocation: str | None = None,
+    threads: int | None = None,
+    out: Any = None,
 ) -> DecompressResult:
     """Decompress as `decompress` does and return the array with the record and plan."""
     begin = time.perf_counter()
     archive = Archive.open(blob)
     header = archive.header
     dtype = np.dtype(header.byteorder + np.dtype(header.dtype).str[1:])
-    given = None if out is None else as_output(out, dtype, header.shape)
+    part = select(header.shape, region, flat)
+    what = "archive holds" if region is None and flat is None else "part is"
+    given = None if out is None else as_output(out, dtype, part.shape, what)
     if header.raw:
         view = archive.stream(0, header.dtype)
-        view.verify()
-        flat = np.empty(header.count, dtype) if given is None else given
-        flat[:] = view.values
+        view.verify(part.begin, part.end)
+        values = np.empty(part.count, dtype) if given is None else given
+        values[:] = view.cut(part.begin, part.end)
         record, plan = RunRecord(), None
     else:
-        flat, record, plan = _decoded(archive, given if dtype.isnative else None, target, fusion, threads)
-        if not dtype.isnative:
-            flat = flat.astype(dtype)
-            if given is not None:
-                given[:] = flat
-    array = out if given is not None else _shaped(flat, header.shape)
+        values, record, plan = _decoded(archive, part, dtype, given, target, fusion, allocation, threads)
+    array = out if given is not None else _shaped(values, part.shape)
     seconds = time.perf_counter() - begin
-    record.report("", reconstructed_bytes=header.nbytes, archive_bytes=archive.nbytes, seconds=seconds)
+    record.report("", reconstructed_bytes=values.nbytes, archive_bytes=archive.nbytes, seconds=seconds)
     discovery.hooks().run_finished(direction="inverse", record=record)
     return DecompressResult(array, record, plan, seconds)
 
@@ -323,31 +360,51 @@ def _shaped(flat: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _decoded(
-    archive: Archive, given: NDArray[Any] | None, target: str | None, fusion: str | None, threads: int | None
+    archive: Archive,
+    part: Part,
+    dtype: np.dtype[Any],
+    given: NDArray[Any] | None,
+    target: str | None,
+    fusion: str | None,
+    allocation: str | None,
+    threads: int | None,
 ) -> tuple[NDArray[Any], RunRecord, Plan]:
+    """Return the part's elements as `dtype` (of any byte order), in `given` where there is one."""
     header = archive.header
     pipe = pipeline_of(header)
     try:
-        run = pipe.executable(header.dtype, target, fusion, header.chunk)
+        run = pipe.executable(header.dtype, target, fusion, header.chunk, allocation)
     except UsageError as exc:
         if isinstance(exc, LookupError):
             raise  # an unknown target or mode is the caller's
         raise ArchiveError(f"the archive's pipeline cannot decode {header.dtype}: {exc}") from exc
     count = thread_count(run.target, threads)
-    values, checkers = _segments(archive, run)
-    flat = np.empty(header.count, header.dtype) if given is None else given
+    first, last = part.chunks(run.plan, header.count)
+    begin, end = first * header.chunk, min(last * header.chunk, header.count)
+    values, checkers = _segments(archive, run, first, last)
+    direct = given is not None and dtype.isnative and (begin, end) == (part.begin, part.end)
+    decoded = given if direct and given is not None else np.empty(end - begin, header.dtype)
     record = RunRecord({node: dict(state) for node, state in header.state.items()})
     try:
-        run.inverse(values, record, header.count, count, flat, checkers)
+        if first < last or not header.count:
+            run.inverse(values, record, end - begin, count, decoded, checkers)
     except (ArchiveError, MissingPack, TargetUnavailable, MemoryError):
         raise
     except (BriquetteError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as exc:
         raise ArchiveError(f"the archive cannot be decoded: {type(exc).__name__}: {exc}") from exc
-    return flat, record, run.plan
+    found = decoded if direct else decoded[part.begin - begin : part.end - begin]
+    if given is None:  # a small part does not keep the chunks around it alive
+        return found.astype(dtype, copy=2 * found.size < decoded.size), record, run.plan
+    if not direct:
+        given[:] = found
+    return given, record, run.plan
 
 
-def _segments(archive: Archive, run: Executable) -> tuple[dict[NodePort, PortValue], dict[NodePort, Checker]]:
-    """Return the sinks' values and what verifies ranges of their chunks."""
+def _segments(
+    archive: Archive, run: Executable, first: int, last: int
+) -> tuple[dict[NodePort, PortValue], dict[NodePort, Checker]]:
+    """Return the sinks' values in chunks `first` to `last` - 1, and what verifies ranges of those."""
+    header = archive.header
     sinks = run.graph.sinks
     if len(sinks) != len(archive.segments):
         raise ArchiveError(f"the archive has {len(archive.segments)} segments, its pipeline makes {len(sinks)}")
@@ -357,17 +414,22 @@ def _segments(archive: Archive, run: Executable) -> tuple[dict[NodePort, PortVal
         kind = run.plan.types[node][port]
         if kind.layout == "chunked":
             chunked = archive.chunked(index)
-            if chunked.count != archive.header.count:
-                raise ArchiveError(f"segment {index} codes {chunked.count} elements, the array has {archive.header.count}")
-            values[node, port] = chunked.value
-            checkers[node, port] = partial(chunked.verify)
+            if chunked.count != header.count:
+                raise ArchiveError(f"segment {index} codes {chunked.count} elements, the array has {header.count}")
+            values[node, port] = chunked.cut(first, last)
+            checkers[node, port] = partial(_verify, chunked, first)
         else:
             stream = archive.stream(index, kind.dtype)
-            if stream.count != archive.header.count:
-                raise ArchiveError(f"segment {index} holds {stream.count} elements, the array has {archive.header.count}")
-            stream.verify()
-            values[node, port] = stream.values
+            if stream.count != header.count:
+                raise ArchiveError(f"segment {index} holds {stream.count} elements, the array has {header.count}")
+            begin, end = first * header.chunk, min(last * header.chunk, header.count)
+            stream.verify(begin, end)
+            values[node, port] = stream.cut(begin, end)
     return values, checkers
+
+
+def _verify(chunked: ChunkedView, first: int, begin: int, end: int) -> None:
+    chunked.verify(first + begin, first + end)
 
 
 def info(blob: Any) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def _remedy(dtype: np.dtype[Any]) -> str:
     return f"supported are {', '.join(sorted(STREAM_DTYPES))}"
 
 
-def as_output(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def as_output(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str = "archive holds") -> NDArray[Any]:
     """Return `out` as the flat array to decompress into, after checking that it fits.
 
     Raises
@@ -127,7 +127,7 @@ def as_output(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray
     if not isinstance(out, np.ndarray):
         raise UsageError(f"out= must be a NumPy array, not {type(out).__name__}")
     if out.dtype != dtype or out.shape != shape:
-        raise UsageError(f"out= is {out.dtype} of shape {out.shape}, the archive holds {dtype} of shape {shape}")
+        raise UsageError(f"out= is {out.dtype} of shape {out.shape}, the {what} {dtype} of shape {shape}")
     if not (out.flags.c_contiguous and out.flags.writeable):
         raise UsageError("out= must be C-contiguous and writable")
     return out.reshape(-1)

@@ -213,12 +213,25 @@ class Cache:
         )
 
     def clean(self) -> int:
-        """Remove every entry of `directory` and return the bytes freed. Running programs are not disturbed."""
+        """Remove every entry of `directory` and return the bytes freed. Running programs are not disturbed.
+
+        Raises
+        ------
+        OSError
+            For the first entry that could not be removed, when the others are gone.
+        """
         freed = 0
+        failed: OSError | None = None
         for _, size, path in self._entries(temporaries=True):
-            with contextlib.suppress(OSError):
+            try:
                 path.unlink()
                 freed += size
+            except FileNotFoundError:  # another process was faster
+                continue
+            except OSError as exc:
+                failed = failed or exc
+        if failed is not None:
+            raise failed
         return freed
 
     def _path(self, directory: Path, key: str) -> Path:

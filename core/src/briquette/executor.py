@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -11,15 +12,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .arena import ArenaLayout, Arenas, Streams, layout
 from .errors import ArchiveError, DeclarationError, UsageError
 from .graph import INPUT, INPUT_PORT, Graph, NodePort
 from .harness import Direction, GroupProgram, GroupRun, Harness, Overflow, Sink
+from .pieces import Cutter, Gathered
 from .plan import DirectionPlan, Plan, Step
 from .planner import chain_members
 from .ports import Chunked, PortType, PortValue
 from .record import Bound, RunRecord
 from .stage import PrimeContext, Scope
-from .target import Target
+from .target import DeviceMemory, Target
 
 #: elements a walk of NumPy stages takes at a time: large enough to hide call overhead, small enough for the cache
 PIECE: Final = 1 << 18
@@ -30,11 +33,16 @@ Checker = Callable[[int, int], None]
 
 @dataclass(eq=False)
 class Executable:
-    """A plan with its target, harnesses and compiled programs; shared by threads."""
+    """A plan with its target, harnesses and compiled programs; shared by threads.
+
+    With ``allocation="preallocate"`` the streams between steps lie in an arena that runs use again, see `arena`.
+    """
 
     plan: Plan
     target: Target | None
     harnesses: Mapping[str, Harness]
+    allocation: str = "minimal"
+    _arenas: Arenas = field(default_factory=Arenas)
     _programs: dict[tuple[Direction, tuple[str, ...]], GroupProgram] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -63,6 +71,58 @@ class Executable:
                 if step.kind != "numpy":
                     self.program(step, plan.direction)
 
+    # -- memory --------------------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> DeviceMemory | None:
+        """The target's own memory; None where steps work on NumPy arrays."""
+        return self.target.memory if self.target is not None else None
+
+    def layout(self, direction: Direction, count: int) -> ArenaLayout:
+        """Return where the arena of a run of `count` elements holds which stream.
+
+        It holds what kernels, and walks in pieces, write for later steps: not the caller's input and output, nor what the
+        archive is made of, nor what a NumPy stage that sees the whole stream returns, which is an array of its own.
+        """
+        plan = self.plan.direction(direction)
+        theirs = {(INPUT, INPUT_PORT), *self.graph.sinks}
+        buffers = []
+        for b in plan.buffers:
+            step = plan.steps[b.born]
+            written = step.kind != "numpy" or (self.memory is None and len(step.nodes) > 1)
+            if written and b.type.layout == "stream" and (b.again or b.port not in theirs):
+                buffers.append(b)
+        return layout(buffers, [count * b.type.numpy.itemsize for b in buffers])
+
+    def preallocate(self, count: int, like: Any = None) -> int:
+        """Make an arena for runs of up to `count` elements in both directions, where `like` lies; return its bytes."""
+        need = max(self.layout("forward", count).total, self.layout("inverse", count).total)
+        if self.allocation == "preallocate" and need:
+            self._arenas.give(self._arenas.take(need, self.memory, like), self.memory, like)
+        return need
+
+    def release(self) -> None:
+        """Free the arenas that no run has at the moment."""
+        self._arenas.clear()
+
+    @contextmanager
+    def _streams(self, direction: Direction, count: int, caller: Any) -> Iterator[Streams]:
+        """Give a run its streams; `caller` is the caller's array, where the arena should lie too."""
+        memory = self.memory
+        places = self.layout(direction, count) if self.allocation == "preallocate" else None
+        if places is None or not places.total:
+            yield Streams(memory)
+            return
+        like = caller if memory is not None and memory.owns(caller) else None
+        arena = self._arenas.take(places.total, memory, like)
+        try:
+            yield Streams(memory, arena, places.offsets, like)
+        except BaseException:
+            if memory is not None:  # kernels may still write to the arena, which is freed: wait for them
+                memory.download(memory.part(arena, 0, 0, "uint8", like))
+            raise
+        self._arenas.give(arena, memory, like)  # whatever a step starts has ended when it returns
+
     def check_bound(self, bound: Bound | None) -> None:
         """Raise `UsageError` where a stage needs an error bound and there is none."""
         names = ", ".join(n for n, s in self.graph.nodes.items() if s.needs_bound)
@@ -82,8 +142,14 @@ class Executable:
             Called as ``open_sink(record, chunks, max_words)`` once the record is final; returns the memory for
             the first sink's payload, so that the last step writes where the archive wants it. May raise `Overflow`.
         """
-        plan = self.plan.forward
         self.check_bound(bound)
+        with self._streams("forward", source.size, source) as streams:
+            return self._forward(source, bound, threads, open_sink, streams)
+
+    def _forward(
+        self, source: Any, bound: Bound | None, threads: int, open_sink: OpenSink | None, streams: Streams
+    ) -> tuple[RunRecord, dict[NodePort, PortValue]]:
+        plan = self.plan.forward
         record = RunRecord()
         values: dict[NodePort, Any] = {(INPUT, INPUT_PORT): source}
         for i, step in enumerate(plan.steps):
@@ -92,10 +158,12 @@ class Executable:
                 opener = self._opener(step, record, source.size, open_sink)
             if step.kind == "numpy":
                 self._prime(step, values, record, bound, source.size)
-                values.update(self._numpy_forward(step, values, record, source.size, opener))
+                values.update(self._numpy_forward(i, values, record, source.size, opener, streams))
             else:
-                values.update(self._group_forward(step, values, record, bound, source.size, threads, opener))
+                values.update(self._group_forward(i, values, record, bound, source.size, threads, opener, streams))
+            streams.watch(values.values())
             self._drop(plan, i, values)
+        record.report("", peak_stream_bytes=streams.peak)
         return record, {p: values[p] for p in self.graph.sinks}
 
     def _prime(self, step: Step, values: dict[NodePort, Any], record: RunRecord, bound: Bound | None, count: int) -> None:
@@ -127,7 +195,7 @@ class Executable:
 
     def to_host(self, value: Any) -> PortValue:
         """Return a port's value as NumPy arrays, copied where it lies in the target's memory."""
-        memory = self.target.memory if self.target is not None else None
+        memory = self.memory
         if memory is None or isinstance(value, np.ndarray):
             host: PortValue = value
             return host
@@ -138,20 +206,21 @@ class Executable:
 
     def _group_forward(
         self,
-        step: Step,
+        index: int,
         values: dict[NodePort, Any],
         record: RunRecord,
         bound: Bound | None,
         count: int,
         threads: int,
         open_sink: Callable[[], Sink] | None,
+        streams: Streams,
     ) -> dict[NodePort, Any]:
-        assert self.target is not None
+        step = self.plan.forward.steps[index]
         head, tail = step.nodes[0], step.nodes[-1]
         stage = self.graph.nodes[tail]
         kind = self.plan.types[tail][stage.outputs[0]]
         program = self.program(step, "forward")
-        memory = self.target.memory
+        memory = self.memory
         port = self.graph.sources[head, self.graph.nodes[head].inputs[0]]
         if memory is not None and isinstance(values[port], np.ndarray):
             values[port] = memory.upload(values[port])
@@ -159,7 +228,7 @@ class Executable:
             self._prime(step, values, record, bound, count)
         out = None
         if kind.layout == "stream":
-            out = memory.empty(count, kind.dtype, values[port]) if memory is not None else np.empty(count, kind.numpy)
+            out = streams.new(((tail, stage.outputs[0]), index), kind, count, values[port])
         elif open_sink is None and memory is None:
             chunks = -(-count // self.plan.chunk)
             words = chunks * stage.max_chunk_words(stage.outputs[0], self.plan.types[tail], self.plan.chunk)
@@ -169,13 +238,20 @@ class Executable:
         return dict(program.forward(values[port], run))
 
     def _numpy_forward(
-        self, step: Step, values: dict[NodePort, Any], record: RunRecord, count: int, open_sink: Callable[[], Sink] | None
+        self,
+        index: int,
+        values: dict[NodePort, Any],
+        record: RunRecord,
+        count: int,
+        open_sink: Callable[[], Sink] | None,
+        streams: Streams,
     ) -> dict[NodePort, PortValue]:
+        step = self.plan.forward.steps[index]
         for node in step.nodes:
             for name in self.graph.nodes[node].inputs:
                 if self.graph.sources[node, name] in values:
                     self._on_host(self.graph.sources[node, name], values)
-        parts: dict[NodePort, list[PortValue]] = {}
+        made = Gathered(index, count, streams, self.memory is None)
         for begin, end in self._pieces(step, count):
             local: dict[NodePort, PortValue] = {}
             for node in step.nodes:
@@ -189,8 +265,8 @@ class Executable:
             inner = {self.graph.sources[n, self.graph.nodes[n].inputs[0]] for n in step.nodes[1:]}
             for key, value in local.items():
                 if key not in inner:
-                    parts.setdefault(key, []).append(value)
-        found = {key: _join(pieces) for key, pieces in parts.items()}
+                    made.add(key, begin, end, value)
+        found = made.found()
         if open_sink is not None:
             sink = open_sink()
             key = (step.nodes[-1], self.graph.nodes[step.nodes[-1]].outputs[0])
@@ -239,13 +315,25 @@ class Executable:
         checkers : mapping, optional
             For each sink, what verifies the checksums of a half-open range of its chunks; called before those are read.
         """
+        with self._streams("inverse", count, out) as streams:
+            return self._inverse(sinks, record, count, threads, out, checkers or {}, streams)
+
+    def _inverse(
+        self,
+        sinks: Mapping[NodePort, Any],
+        record: RunRecord,
+        count: int,
+        threads: int,
+        out: Any,
+        checks: Mapping[NodePort, Checker],
+        streams: Streams,
+    ) -> Any:
         plan = self.plan.inverse
         values: dict[NodePort, Any] = dict(sinks)
-        checks = checkers or {}
         for i, step in enumerate(plan.steps):
             head = step.nodes[0]
             target_port = self.graph.sources[head, self.graph.nodes[head].inputs[0]]
-            last = target_port == (INPUT, INPUT_PORT) and len(self.graph.consumers[target_port]) == 1
+            final = target_port == (INPUT, INPUT_PORT) and target_port not in values  # of several branches, the first counts
             mine = [check for (node, port), check in checks.items() if node in step.nodes]
             if step.kind == "numpy":
                 for check in mine:
@@ -253,16 +341,17 @@ class Executable:
                 for port in [(n, p) for n in step.nodes for p in self.graph.nodes[n].outputs]:
                     if port in values:
                         self._on_host(port, values)
-                found = self._numpy_inverse(step, values, record, count, out if last and isinstance(out, np.ndarray) else None)
+                dest = out if final and isinstance(out, np.ndarray) else None
+                found = self._numpy_inverse(i, values, record, count, dest, streams)
             else:
-                kind = self.plan.types[head][self.graph.nodes[head].inputs[0]]
-                dest = self._destination(kind, count, out if last else None)
-                run = GroupRun(record, count, self.plan.chunk, threads, out=dest, checker=_all_of(mine))
-                ports = {(n, p): values[n, p] for n in step.nodes for p in self.graph.nodes[n].outputs if (n, p) in values}
-                found = {target_port: self.program(step, "inverse").inverse(ports, run)}
-            for key, value in found.items():
-                values.setdefault(key, value)
+                where = None if final and (self.memory is None or self.memory.owns(out)) else streams
+                found = {target_port: self._group_inverse(i, values, record, count, threads, out, where, mine)}
+            again = [value for key, value in found.items() if key in values]
+            values = {**found, **values}
+            streams.watch([*values.values(), *again])
+            del found, again  # nothing else keeps a buffer past its last reader
             self._drop(plan, i, values)
+        record.report("", peak_stream_bytes=streams.peak)
         result = values.get((INPUT, INPUT_PORT))
         if result is None:
             raise DeclarationError("no stage that reads the pipeline's input gave it back: its inverse must return every input")
@@ -277,27 +366,48 @@ class Executable:
                 self._between(result, out)
         return out
 
-    def _destination(self, kind: PortType, count: int, out: Any) -> Any:
-        """Return where a group's inverse writes: `out` if it lies in the memory the kernels write, else an array that does."""
-        memory = self.target.memory if self.target is not None else None
-        if memory is None:
-            return out if out is not None else np.empty(count, kind.numpy)
-        return out if out is not None and memory.owns(out) else memory.empty(count, kind.dtype)
+    def _group_inverse(
+        self,
+        index: int,
+        values: Mapping[NodePort, Any],
+        record: RunRecord,
+        count: int,
+        threads: int,
+        out: Any,
+        streams: Streams | None,
+        checks: Iterable[Checker],
+    ) -> Any:
+        """Run a step's program, which writes to `out`, or to a stream of the run where `streams` is given."""
+        step = self.plan.inverse.steps[index]
+        head = step.nodes[0]
+        port = self.graph.nodes[head].inputs[0]
+        if streams is not None:
+            like = out if self.memory is not None and self.memory.owns(out) else None
+            out = streams.new((self.graph.sources[head, port], index), self.plan.types[head][port], count, like)
+        run = GroupRun(record, count, self.plan.chunk, threads, out=out, checker=_all_of(checks))
+        ports = {(n, p): values[n, p] for n in step.nodes for p in self.graph.nodes[n].outputs if (n, p) in values}
+        return self.program(step, "inverse").inverse(ports, run)
 
     def _between(self, value: Any, out: Any) -> None:
         """Copy a stream between host memory and the target's."""
-        assert self.target is not None
-        assert self.target.memory is not None
+        assert self.memory is not None
         if isinstance(out, np.ndarray):
-            self.target.memory.download(value, out)
+            self.memory.download(value, out)
         else:
-            self.target.memory.upload(value, out)
+            self.memory.upload(value, out)
 
     def _numpy_inverse(
-        self, step: Step, values: Mapping[NodePort, PortValue], record: RunRecord, count: int, out: NDArray[Any] | None
+        self,
+        index: int,
+        values: Mapping[NodePort, PortValue],
+        record: RunRecord,
+        count: int,
+        out: NDArray[Any] | None,
+        streams: Streams,
     ) -> dict[NodePort, PortValue]:
-        parts: dict[NodePort, list[PortValue]] = {}
-        cut = _Cutter(values, self.plan.chunk, len(step.nodes) > 1)
+        step = self.plan.inverse.steps[index]
+        made = Gathered(index, count, streams, self.memory is None)
+        cut = Cutter(values, self.plan.chunk, len(step.nodes) > 1)
         for begin, end in self._pieces(step, count):
             local: dict[NodePort, PortValue] = {}
             for node in reversed(step.nodes):
@@ -314,8 +424,8 @@ class Executable:
                 if key == (INPUT, INPUT_PORT) and out is not None and isinstance(value, np.ndarray):
                     out[begin:end] = value
                 elif key not in inner:
-                    parts.setdefault(key, []).append(value)
-        found = {key: _join(pieces) for key, pieces in parts.items()}
+                    made.add(key, begin, end, value)
+        found = made.found()
         if out is not None:
             found[INPUT, INPUT_PORT] = out
         return found
@@ -336,7 +446,7 @@ class Executable:
     def _drop(self, plan: DirectionPlan, step: int, values: dict[NodePort, PortValue]) -> None:
         """Free the buffers that no later step reads."""
         for buffer in plan.buffers:
-            if buffer.dies <= step and step < len(plan.steps) - 1 and buffer.port[0] != INPUT:
+            if buffer.dies <= step and not buffer.again and step < len(plan.steps) - 1 and buffer.port[0] != INPUT:
                 values.pop(buffer.port, None)
 
 
@@ -344,30 +454,6 @@ class Executable:
 class _Scratch:
     sizes: NDArray[np.uint32]
     words: NDArray[np.uint32]
-
-
-@dataclass
-class _Cutter:
-    """Cuts port values to a range of elements that begins at a chunk."""
-
-    values: Mapping[NodePort, PortValue]
-    chunk: int
-    pieces: bool
-    _offsets: dict[NodePort, NDArray[np.int64]] = field(default_factory=dict)
-
-    def __call__(self, port: NodePort, begin: int, end: int) -> PortValue:
-        value = self.values.get(port)
-        if value is None:
-            raise DeclarationError(f"the inverse needs {port[0]}.{port[1]}, which no stage gave back")
-        if not self.pieces:
-            return value
-        if isinstance(value, np.ndarray):
-            return value[begin:end]
-        if port not in self._offsets:
-            self._offsets[port] = np.concatenate([[0], np.cumsum(value.sizes, dtype=np.int64)])
-        first, last = begin // self.chunk, -(-end // self.chunk)
-        offsets = self._offsets[port]
-        return Chunked(value.sizes[first:last], value.words[offsets[first] : offsets[last]])
 
 
 def _all_of(checks: Iterable[Checker]) -> Checker | None:
@@ -380,15 +466,6 @@ def _all_of(checks: Iterable[Checker]) -> Checker | None:
             one(begin, end)
 
     return check
-
-
-def _join(parts: list[PortValue]) -> PortValue:
-    if len(parts) == 1:
-        return parts[0]
-    chunked = [p for p in parts if isinstance(p, Chunked)]
-    if chunked:
-        return Chunked.concatenate(chunked)
-    return np.concatenate([p for p in parts if isinstance(p, np.ndarray)])
 
 
 def _check_value(value: PortValue, kind: PortType, node: str, port: str, count: int, chunk: int) -> PortValue:

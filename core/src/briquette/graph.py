@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from .errors import PipelineError
+from .errors import DeclarationError, PipelineError
 from .ports import PortType
 from .stage import Stage
 
@@ -145,7 +146,10 @@ class Graph:
 
     @property
     def _spans(self) -> list[int]:
-        specs = [s.fusion_spec() for s in self.nodes.values()]
+        specs = []
+        for stage in self.nodes.values():
+            with declaring(stage):
+                specs.append(stage.fusion_spec())
         return [spec.span for spec in specs if spec.fusable] or [1]
 
     def check_chunk(self, chunk: int) -> int:
@@ -177,6 +181,15 @@ class Graph:
             found[node] = {**inputs, **outputs}
             values.update({(node, p): t for p, t in outputs.items()})
         return found
+
+
+@contextmanager
+def declaring(stage: Stage) -> Iterator[None]:
+    """Name `stage` in the error where what it declares inside the block contradicts itself."""
+    try:
+        yield
+    except DeclarationError as exc:
+        raise DeclarationError(f"stage {stage.name!r} declares: {exc}") from exc
 
 
 def chain_edges(nodes: Mapping[str, Stage]) -> list[Edge]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from .declare import FusedOp, FusionSpec
+from .errors import PipelineError
 from .ports import Chunked, PortType, PortValue, Words
 from .record import Bound, RunRecord
 from .stage import Stage
@@ -93,6 +94,10 @@ class GroupProgram(ABC):
 
     #: whether `forward` resolves its members' state itself (on a device, say) and writes it to the record
     primes: bool = False
+
+    def capture_with(self, inverse: GroupProgram, session: Any, source: Any, bound: Bound | None, chunk: int) -> Any:
+        """Return this program and its inverse ready to replay over the memory of `source` (see `Pipeline.capture`)."""
+        raise PipelineError("this group cannot be captured: only kernels of a target with graphs can")
 
     @abstractmethod
     def forward(self, source: Any, run: GroupRun) -> dict[tuple[str, str], PortValue]:

@@ -12,12 +12,14 @@ from .api import add_value, as_pipeline, placed
 from .archive import ArchiveWriter, write_raw
 from .archived import header_for
 from .arrays import Source
-from .errors import UsageError
+from .errors import PipelineError, UsageError
 from .executor import Executable
 from .graph import NodePort
 from .harness import Overflow
 from .pipeline import Pipeline
+from .ports import Chunked
 from .record import Bound, RunRecord
+from .region import select
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,25 +70,42 @@ class DeviceArchive:
             host = np.asarray(self._run.to_host(data)).reshape(self.source.shape)
             return bytes(write_raw(header, host))
 
-    def decompress(self, out: Any = None) -> Any:
-        """Return the array in the device's memory, in `out` (a device array of its size and dtype) where that is given.
+    def decompress(self, out: Any = None, *, region: slice | None = None, flat: slice | None = None) -> Any:
+        """Return the array, or the part that `region` or `flat` names as for `briquette.decompress`, in the device's memory.
 
-        It speaks DLPack and, where the device has one, the framework's array interface.
+        It goes to `out` (a device array of its size and dtype) where that is given. What is returned speaks DLPack and, where
+        the device has one, the framework's array interface.
         """
-        target = self._run.target
+        target, dtype, count = self._run.target, self.source.dtype, self.source.flat.size
         assert target is not None
-        assert target.memory is not None
-        flat = (
-            target.memory.empty(self.source.flat.size, self.source.dtype, self.source.flat)
-            if out is None
-            else target.memory.view(out)
-        )
-        if flat.size != self.source.flat.size or flat.dtype.name != self.source.dtype:
-            raise UsageError(
-                f"out= holds {flat.size} of {flat.dtype}, the archive {self.source.flat.size} of {self.source.dtype}"
-            )
-        self._run.inverse(self._values, self.record, self.source.flat.size, 1, flat)
-        return out if out is not None else flat.reshaped(self.source.shape)
+        memory = target.memory
+        assert memory is not None
+        part = select(self.source.shape, region, flat)
+        given = None if out is None else memory.view(out)
+        if given is not None and (given.size != part.count or given.dtype.name != dtype):
+            raise UsageError(f"out= holds {given.size} of {given.dtype}, what is decompressed {part.count} of {dtype}")
+        first, last = part.chunks(self._run.plan, count)
+        begin, end = first * self._run.plan.chunk, min(last * self._run.plan.chunk, count)
+        direct = given is not None and (begin, end) == (part.begin, part.end)
+        decoded: Any = given if direct else memory.empty(end - begin, dtype, self.source.flat if given is None else given)
+        if first < last or not count:
+            self._run.inverse(self._cut(first, last, begin, end), self.record, end - begin, 1, decoded)
+        if direct:
+            return out
+        found = decoded[part.begin - begin : part.end - begin]
+        if given is None:
+            return found.reshaped(part.shape)
+        memory.copy(found, given)
+        return out
+
+    def _cut(self, first: int, last: int, begin: int, end: int) -> dict[NodePort, Any]:
+        """Return the sinks' values in chunks `first` to `last` - 1, elements `begin` to `end` - 1."""
+        if (begin, end) == (0, self.source.flat.size):
+            return self._values
+        values = self._values
+        if self._run.plan.inverse.transfers:  # a stage that runs as NumPy takes values that can be cut in host memory
+            values = {port: self._run.to_host(value) for port, value in values.items()}
+        return {p: v.cut(first, last) if isinstance(v, Chunked) else v[begin:end] for p, v in values.items()}
 
 
 def compress_on_device(
@@ -96,6 +115,7 @@ def compress_on_device(
     *,
     pipeline: str | os.PathLike[str] | Pipeline = "fast",
     fusion: str | None = None,
+    allocation: str | None = None,
     stream: Any = None,
 ) -> DeviceArchive:
     """Compress an array that lies in a device's memory and leave the archive there.
@@ -104,7 +124,7 @@ def compress_on_device(
     ----------
     x : device array
         CuPy, PyTorch, JAX, anything with DLPack or ``__cuda_array_interface__``; C-contiguous.
-    eb, mode, pipeline, fusion
+    eb, mode, pipeline, fusion, allocation
         As for `compress`.
     stream : optional
         The stream to work in (of any framework, or a handle); default: the legacy default stream.
@@ -119,6 +139,62 @@ def compress_on_device(
     source, target = placed(x, None, stream)
     if isinstance(source.flat, np.ndarray):
         raise UsageError(f"a {type(x).__name__} lies in host memory; use compress")
-    run = pipe.executable(source.dtype, target, fusion)
+    run = pipe.executable(source.dtype, target, fusion, allocation=allocation)
     record, values = run.forward(source.flat, bound, 1)
     return DeviceArchive(pipe, source, bound, record, run, values, stream)
+
+
+class Captured:
+    """A pipeline's compression and decompression of one device array, as graphs that replay at launch cost.
+
+    The array's memory is read anew at each `compress`: put new data of the same shape there. What a replay made is
+    overwritten by the next.
+
+    Attributes
+    ----------
+    output : device array
+        Where `decompress` writes.
+    """
+
+    def __init__(self, pipeline: Pipeline, source: Source, bound: Bound | None, run: Executable, group: Any) -> None:
+        self._pipeline, self._source, self._bound, self._run, self._group = pipeline, source, bound, run, group
+        self.output = group.output.reshaped(source.shape)
+
+    def compress(self, stream: Any = None) -> None:
+        """Compress what the array holds now, in `stream` (default: the legacy default stream); returns at once."""
+        self._group.compress(stream)
+
+    def decompress(self, stream: Any = None) -> Any:
+        """Decompress what the last `compress` made into `output`, and return it; returns at once."""
+        self._group.decompress(stream)
+        return self.output
+
+    def archive(self) -> DeviceArchive:
+        """Wait, and return the archive that the last `compress` made; it is gone with the next one."""
+        record, values = self._group.values()
+        return DeviceArchive(self._pipeline, self._source, self._bound, record, self._run, dict(values))
+
+
+def capture(pipeline: Pipeline, x: Any, eb: float | None = None, mode: str = "abs", *, stream: Any = None) -> Captured:
+    """Capture compression and decompression of the device array `x`.
+
+    Raises
+    ------
+    PipelineError
+        Where the plan is more than one kernel a direction, or its head needs the host in between.
+    UsageError
+        Where `x` lies in host memory, or a bound is missing.
+    """
+    bound = Bound(eb, mode) if eb is not None else pipeline.bound
+    source, target = placed(x, None, stream)
+    if isinstance(source.flat, np.ndarray):
+        raise UsageError(f"a {type(x).__name__} lies in host memory; only device arrays are captured")
+    run = pipeline.executable(source.dtype, target, "auto")
+    run.check_bound(bound)
+    steps = [plan.steps for plan in (run.plan.forward, run.plan.inverse)]
+    if any(len(s) != 1 or s[0].kind == "numpy" for s in steps):
+        raise PipelineError(f"only a plan of one kernel each way can be captured; this one is: {run.plan.explain()}")
+    forward, inverse = run.program(steps[0][0], "forward"), run.program(steps[1][0], "inverse")
+    assert run.target is not None
+    session = run.target.private_session(source.flat)
+    return Captured(pipeline, source, bound, run, forward.capture_with(inverse, session, source.flat, bound, run.plan.chunk))

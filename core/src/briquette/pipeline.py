@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from . import discovery, pipeline_toml
-from .errors import PipelineError, UsageError
+from .arena import ALLOCATIONS
+from .errors import LookupFailed, PipelineError, UsageError
 from .executor import Executable
 from .graph import Edge, Graph
 from .plan import Plan
@@ -43,16 +45,32 @@ class Pipeline:
         self._nodes: dict[str, Stage] = {}
         self._edges: list[Edge] | None = None
         self._graph: Graph | None = None
-        self._executables: OrderedDict[tuple[str, str, str, int], Executable] = OrderedDict()
+        self._executables: OrderedDict[tuple[str, str, str, int, str], Executable] = OrderedDict()
         self._lock = threading.Lock()
 
     # -- building ------------------------------------------------------------------------------------------
 
-    def add(self, stage: Stage, node: str = "") -> str:
-        """Add a stage; return its node name (default: the stage's name, numbered when it repeats)."""
+    def add(self, stage: Stage | str, node: str = "") -> str:
+        """Add a stage; return its node name (default: the stage's name, numbered when it repeats).
+
+        Parameters
+        ----------
+        stage : Stage or str
+            A name, as ``briquette stages`` lists them, stands for that stage with its default parameters.
+        node : str, optional
+
+        Raises
+        ------
+        PipelineError
+            For what is no stage, a node name that is taken, and a pipeline that has been planned or run.
+        LookupFailed
+            Nothing registers the name.
+        """
         self._open()
+        if isinstance(stage, str):
+            stage = discovery.registry().stage_class(stage).from_parameters({})
         if not isinstance(stage, Stage):
-            raise PipelineError(f"{stage!r} is not a Stage")
+            raise PipelineError(f"{stage!r} is no stage; give an object of a stage's class, or a stage's name")
         name = node or pipeline_toml.free_name(stage.name, self._nodes)
         if name in self._nodes or "." in name:
             raise PipelineError(f"node name {name!r} is taken, or has a dot in it")
@@ -107,15 +125,26 @@ class Pipeline:
         if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith(".toml")):
             try:
                 text = Path(source).read_text(encoding="utf-8")
-            except OSError as exc:
-                raise UsageError(f"cannot read the pipeline {source}: {exc.strerror or exc}") from exc
+            except (OSError, UnicodeDecodeError) as exc:
+                raise UsageError(f"cannot read the pipeline {source}: {getattr(exc, 'strerror', None) or exc}") from exc
             return Pipeline.from_spec(pipeline_toml.loads(text, str(source)))
+        if source.strip() and not set("\n=[#") & set(source):
+            raise UsageError(
+                f"{source!r} is neither TOML text nor a name ending in .toml; give pathlib.Path({source!r}) for a file of "
+                f"another name, and load a preset with Pipeline.from_preset"
+            )
         return Pipeline.from_spec(pipeline_toml.loads(source))
 
     @staticmethod
     def from_preset(name: str) -> Pipeline:
         """Load the preset `name`."""
-        return Pipeline.from_spec(pipeline_toml.loads(discovery.registry().preset(name), f"preset {name}"))
+        try:
+            text = discovery.registry().preset(name)
+        except LookupFailed:
+            if "/" in name or os.sep in name or os.path.isfile(name):
+                raise UsageError(f"{name!r} is no preset; the name of a pipeline's file must end in .toml") from None
+            raise
+        return Pipeline.from_spec(pipeline_toml.loads(text, f"preset {name}"))
 
     def to_toml(self) -> str:
         """Return TOML from which `from_toml` builds an equal pipeline."""
@@ -130,15 +159,24 @@ class Pipeline:
     # -- planning and running ------------------------------------------------------------------------------
 
     def executable(
-        self, dtype: str, target: str | None = None, fusion: str | None = None, chunk: int | None = None
+        self,
+        dtype: str,
+        target: str | None = None,
+        fusion: str | None = None,
+        chunk: int | None = None,
+        allocation: str | None = None,
     ) -> Executable:
         """Return the plan for `dtype` with what runs it; the most recent ones are kept.
 
-        `chunk` is the archive chunk that an archive at hand states; default: what the stages' spans give.
+        `chunk` is the archive chunk that an archive at hand states; default: what the stages' spans give. `allocation` is
+        ``"minimal"`` (the default) or ``"preallocate"``, see `briquette.arena`.
         """
         chosen = choose_target(target)
         mode = fusion_mode(fusion)
-        key = (dtype, chosen.name if chosen else "numpy", mode, chunk or self.graph.chunk)
+        strategy = allocation or ALLOCATIONS[0]
+        if strategy not in ALLOCATIONS:
+            raise LookupFailed(f"allocation {allocation!r} is unknown; use one of {', '.join(ALLOCATIONS)}")
+        key = (dtype, chosen.name if chosen else "numpy", mode, chunk or self.graph.chunk, strategy)
         with self._lock:
             found = self._executables.get(key)
             if found is not None and found.target is chosen:
@@ -147,7 +185,7 @@ class Pipeline:
         graph = self.graph
         harnesses = {h.name: h for h in discovery.registry().harnesses()} if chosen else {}
         plan = make_plan(graph, dtype, chosen, harnesses.values(), mode, chunk)
-        found = Executable(plan, chosen, harnesses)
+        found = Executable(plan, chosen, harnesses, strategy)
         discovery.hooks().plan_made(plan=plan)
         with self._lock:
             self._executables[key] = found
@@ -176,6 +214,12 @@ class Pipeline:
 
         return compress_run(x, eb, mode, pipeline=self, **options)
 
+    def capture(self, x: Any, eb: float | None = None, mode: str = "abs", *, stream: Any = None) -> Any:
+        """Capture compression and decompression of a device array for replay; see `briquette.on_device.Captured`."""
+        from .on_device import capture
+
+        return capture(self, x, eb, mode, stream=stream)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Pipeline):
             return NotImplemented
@@ -200,8 +244,11 @@ def _rebuild(nodes: dict[str, Stage], edges: list[Edge] | None, bound: Bound | N
     return pipe
 
 
-def chain(*stages: Stage, bound: Bound | None = None) -> Pipeline:
-    """Return the pipeline that connects the main ports of `stages` one after another."""
+def chain(*stages: Stage | str, bound: Bound | None = None) -> Pipeline:
+    """Return the pipeline that connects the main ports of `stages` one after another.
+
+    A string stands for the stage registered under that name, with its default parameters; see `Pipeline.add`.
+    """
     pipe = Pipeline(bound=bound)
     for stage in stages:
         pipe.add(stage)

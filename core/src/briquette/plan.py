@@ -43,12 +43,17 @@ class EdgeReason:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A materialized port: alive from the step that makes it to the last that reads it (both included)."""
+    """A materialized port: alive from the step that makes it to the last that reads it (both included).
+
+    Where `again` is set, an earlier step has made the port already (each branch of a fan-out gives it back when
+    decompressing): this one is dropped after its step.
+    """
 
     port: NodePort
     type: PortType
     born: int
     dies: int
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,12 @@ class Plan:
     types: Mapping[str, Mapping[str, PortType]]
     forward: DirectionPlan
     inverse: DirectionPlan
+
+    @property
+    def random_access(self) -> bool:
+        """Whether decompression may begin at any chunk: no stage's inverse looks beyond its span, and spans divide a chunk."""
+        specs = [stage.inverse_fusion_spec() for stage in self.graph.nodes.values()]
+        return all(spec.fusable and self.chunk % spec.span == 0 for spec in specs)
 
     def direction(self, which: Direction) -> DirectionPlan:
         return self.forward if which == "forward" else self.inverse

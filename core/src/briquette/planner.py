@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 
 from .declare import FusedOp, FusionSpec
 from .errors import FusionError, UsageError
-from .graph import INPUT, INPUT_PORT, Graph, NodePort
+from .graph import INPUT, INPUT_PORT, Graph, NodePort, declaring
 from .harness import Direction, Harness, Member
 from .plan import Buffer, DirectionPlan, EdgeReason, Plan, Step
 from .ports import PortType
@@ -56,9 +56,10 @@ def make_plan(
 
 def declared(stage: Stage, direction: Direction) -> tuple[FusionSpec, FusedOp | None]:
     """Return what `stage` declares for `direction`."""
-    if direction == "forward":
-        return stage.fusion_spec(), stage.fused_op()
-    return stage.inverse_fusion_spec(), stage.inverse_fused_op()
+    with declaring(stage):
+        if direction == "forward":
+            return stage.fusion_spec(), stage.fused_op()
+        return stage.inverse_fusion_spec(), stage.inverse_fused_op()
 
 
 def chain_members(
@@ -244,6 +245,8 @@ class _Planner:
                 born = min(readers, default=0)
                 dies = last if source is None else source
             buffers.append(Buffer(port, kind, born, dies))
+            if self.direction == "inverse":
+                buffers += [Buffer(port, kind, step, step, again=True) for step in sorted(set(readers))[1:]]
         return tuple(buffers)
 
     def _input_types(self) -> Iterable[PortType]:

@@ -72,6 +72,12 @@ class Chunked:
     def nbytes(self) -> int:
         return int(self.words.nbytes)
 
+    def cut(self, first: int, last: int) -> Chunked:
+        """Return the value of chunks `first` to `last` - 1, which shares this one's memory."""
+        begin = int(self.sizes[:first].sum(dtype=np.uint64))
+        words = int(self.sizes[first:last].sum(dtype=np.uint64))
+        return Chunked(self.sizes[first:last], self.words[begin : begin + words])
+
     @staticmethod
     def concatenate(parts: list[Chunked]) -> Chunked:
         """Join the values of consecutive runs of chunks."""

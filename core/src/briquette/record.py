@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from .errors import ArchiveError, UsageError
@@ -42,7 +42,6 @@ class Bound:
         object.__setattr__(self, "mode", _ALIASES[self.mode])
 
 
-@dataclass
 class RunRecord:
     """State and results of one run, keyed by node name.
 
@@ -50,8 +49,20 @@ class RunRecord:
     only thing the inverse reads. `results` holds sizes, counts and timings for the caller.
     """
 
-    state: dict[str, dict[str, Scalar]] = field(default_factory=dict)
-    results: dict[str, dict[str, Scalar]] = field(default_factory=dict)
+    def __init__(self, state: dict[str, dict[str, Scalar]] | None = None) -> None:
+        self._state: dict[str, dict[str, Scalar]] = {} if state is None else state
+        self._late: list[Callable[[dict[str, dict[str, Scalar]]], None]] = []
+        self.results: dict[str, dict[str, Scalar]] = {}
+
+    @property
+    def state(self) -> dict[str, dict[str, Scalar]]:
+        while self._late:
+            self._late.pop(0)(self._state)
+        return self._state
+
+    def defer(self, fill: Callable[[dict[str, dict[str, Scalar]]], None]) -> None:
+        """Have `fill` add to the state when somebody asks for it: a run on a device may never need it here."""
+        self._late.append(fill)
 
     def scalar(self, node: str, name: str) -> Scalar:
         """Return one resolved value; an archive that lacks it is damaged."""

@@ -66,7 +66,8 @@ def fusion_mode(asked: str | None) -> str:
     """Return the fusion mode; the environment's BRIQUETTE_FUSION overrides what the caller asked for."""
     mode = os.environ.get("BRIQUETTE_FUSION") or asked or "auto"
     if mode not in FUSION_MODES:
-        raise UsageError(f"fusion {mode!r} is unknown; use one of {', '.join(FUSION_MODES)}")
+        source = ", which BRIQUETTE_FUSION asks for," if os.environ.get("BRIQUETTE_FUSION") else ""
+        raise LookupFailed(f"fusion {mode!r}{source} is unknown; use one of {', '.join(FUSION_MODES)}")
     return mode
 
 

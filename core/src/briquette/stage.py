@@ -207,4 +207,9 @@ class Stage:
             raise PipelineError(
                 f"stage {cls.name!r} has no parameter {', '.join(map(repr, unknown))}; it has: {', '.join(known) or 'none'}"
             )
+        fields: Any = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+        no_default = [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
+        missing = [name for name in no_default if name not in values]
+        if missing:
+            raise PipelineError(f"stage {cls.name!r} needs the parameter {', '.join(map(repr, missing))}, which has no default")
         return cls(**values)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .errors import PipelineError
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,10 @@ class Module:
 
 
 class DeviceMemory(ABC):
-    """Memory that only a target's kernels reach. A device array has ``size``, ``nbytes``, ``dtype`` and ``shape``."""
+    """Memory that only a target's kernels reach.
+
+    A device array has ``size``, ``nbytes``, ``dtype`` and ``shape``; a 1-D one can be sliced, without copying it.
+    """
 
     @abstractmethod
     def owns(self, x: Any) -> bool:
@@ -58,12 +63,28 @@ class DeviceMemory(ABC):
         """Return an uninitialized 1-D device array, where `like` lies."""
 
     @abstractmethod
+    def place(self, like: Any) -> Hashable:
+        """Return where `like` lies, by default where arrays go; memory reserved for one array serves all of its place."""
+
+    @abstractmethod
+    def reserve(self, nbytes: int, like: Any = None) -> Any:
+        """Return `nbytes` where `like` lies, as a uint8 device array that every stream may use, one after another."""
+
+    @abstractmethod
+    def part(self, reserved: Any, offset: int, count: int, dtype: str, like: Any = None) -> Any:
+        """Return a part of reserved memory, from byte `offset` on, as a 1-D device array in the order of `like`'s stream."""
+
+    @abstractmethod
     def upload(self, array: NDArray[Any], out: Any = None) -> Any:
         """Return a NumPy array's elements as a 1-D device array, in `out` where that is given."""
 
     @abstractmethod
     def download(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return a device array's elements, in `out` where that is given."""
+
+    @abstractmethod
+    def copy(self, array: Any, out: Any) -> None:
+        """Copy a device array's elements into another one of its size and dtype."""
 
 
 class Target(ABC):
@@ -95,6 +116,10 @@ class Target(ABC):
     @abstractmethod
     def map(self, work: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list[Any]:
         """Run `work` on every item on up to `threads` threads and return the results in order."""
+
+    def private_session(self, array: Any) -> Any:
+        """Return where a captured run is recorded, for targets with graphs: a stream of its own beside `array`."""
+        raise PipelineError(f"target {self.name!r} has no graphs to capture a run in")
 
     def threads(self, requested: int | None) -> int:
         """Return how many threads a run uses when the caller asked for `requested` (None: the default)."""

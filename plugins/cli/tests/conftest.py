@@ -19,7 +19,7 @@ from briquette_cli.main import cli
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BRIQUETTE_TARGET", "BRIQUETTE_FUSION", "BRIQUETTE_CONFIG", "BRIQUETTE_DISABLE_PACKS"):
+    for name in ("BRIQUETTE_TARGET", "BRIQUETTE_FUSION", "BRIQUETTE_CONFIG", "BRIQUETTE_DISABLE_PACKS", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -31,7 +31,7 @@ def run() -> Callable[..., Result]:
         result = CliRunner().invoke(cli, [str(a) for a in args])
         assert result.exit_code == code, (args, result.exit_code, result.output, result.exception)
         if code and code != 4:
-            assert result.stderr.splitlines()[-1].startswith(("error: ", "see: ")), result.stderr
+            assert any(line.startswith("error: ") for line in result.stderr.splitlines()), result.stderr
             assert "Traceback" not in result.stderr
         return result
 

@@ -1,4 +1,4 @@
-"""What cannot work ends with one line, the right exit code, and no file left behind."""
+"""What cannot work ends with a message, the right exit code, and no file left behind."""
 
 from __future__ import annotations
 
@@ -152,3 +152,120 @@ def test_debug_shows_the_traceback_wherever_it_stands(npy):
         assert result.exit_code == 3
         assert "Traceback" in result.stderr
         assert result.stderr.splitlines()[-1].startswith("error: ")
+
+
+@pytest.mark.parametrize("content", [b"just some text\n", b"PK\x03\x04zip", b""], ids=["text", "zip", "empty"])
+def test_what_is_no_npy_file_is_said_to_be_none(run, npy, content):
+    npy.write_bytes(content)
+    for args in (["compress", npy, "--eb", "1"], ["bench", npy, "--target", "numpy"]):
+        assert "is not a .npy file" in run(*args, code=3).stderr
+
+
+def test_text_that_speaks_of_objects_is_not_taken_for_them(run, npy):
+    npy.write_bytes(b"an object is not a field")
+    assert "convert it" not in run("compress", npy, "--eb", "1", code=3).stderr
+
+
+def test_object_arrays_are_said_how_to_convert(run, npy):
+    np.save(npy, np.array([{}], dtype=object), allow_pickle=True)
+    assert "holds Python objects; convert it" in run("compress", npy, "--eb", "1", code=2).stderr
+
+
+@pytest.mark.parametrize("command", ["compress", "decompress", "info", "verify", "bench"])
+def test_files_that_are_not_there(run, tmp_path, command):
+    assert "none.npy" in run(command, tmp_path / "none.npy", code=2).stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_files_that_may_not_be_read(run, npy):
+    npy.chmod(0)
+    run("compress", npy, "--eb", "1", code=2)
+
+
+def test_a_pipeline_file_of_another_name_is_explained(run, npy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.tml").write_text('[[stage]]\nuse = "zigzag"\n')
+    assert "must end in .toml" in run("compress", npy, "--eb", "1", "--pipeline", "mine.tml", code=2).stderr
+
+
+def test_write_errors_name_the_destination(run, npy, tmp_path, monkeypatch):
+    def refused(source, target):
+        raise PermissionError(13, "Permission denied", str(source), None, str(target))
+
+    monkeypatch.setattr(os, "replace", refused)
+    said = run("compress", npy, "--eb", "1", code=1).stderr
+    assert f"{tmp_path / 'field.npy.bq'}: cannot write: Permission denied" in said
+    assert ".tmp" not in said
+
+
+def test_force_that_fails_is_usage():
+    from briquette.errors import FusionError
+    from briquette_cli.exits import ExitCode, exit_code
+
+    assert exit_code(FusionError("a | b: no")) is ExitCode.USAGE
+
+
+def test_the_environment_is_named_where_it_asks_for_nonsense(run, monkeypatch):
+    monkeypatch.setenv("BRIQUETTE_FUSION", "on")
+    assert "BRIQUETTE_FUSION" in run("plan", "fast", "--target", "numpy", code=2).stderr
+
+
+@pytest.mark.parametrize("args", [["bench"], ["demo"], ["cache", "warm"]], ids=" ".join)
+def test_without_presets(run, monkeypatch, args):
+    from briquette import discovery
+
+    monkeypatch.setattr(discovery.Registry, "presets", lambda self: ())
+    assert "no preset is installed" in run(*args, "--target", "numpy", code=5).stderr
+
+
+def test_a_missed_bound_is_told_in_words(run, npy, tmp_path, monkeypatch):
+    import briquette as bq
+    from briquette.bounds import BoundReport
+
+    monkeypatch.setattr(bq, "verify", lambda *_: bq.VerifyReport(True, 0.01, BoundReport(1, 2, 0.5, 7, 40.0)))
+    said = run("compress", npy, "--eb", "1e-2", "--check", code=4).stderr
+    assert "misses the bound 0.01: 1 value beyond the bound, 2 special values (NaN, infinity) changed" in said
+    assert "the first at index 7; largest error 0.5; nothing was written" in said
+    assert "BoundReport" not in said
+    assert os.listdir(tmp_path) == ["field.npy"]
+
+
+def test_messages_keep_their_lines(run, monkeypatch):
+    from briquette import discovery
+    from briquette.errors import CompileError
+
+    def fails(self, name):
+        raise CompileError("it does not compile:\n  12 | int x = ;  \n     |         ^\n")
+
+    monkeypatch.setattr(discovery.Registry, "preset", fails)
+    said = run("plan", "fast", code=1).stderr
+    assert said == "error: it does not compile:\n  12 | int x = ;\n     |         ^\n"
+
+
+@pytest.mark.parametrize("args", [[], ["cache"]], ids=["briquette", "cache"])
+def test_a_group_alone_shows_its_help(args):
+    from click.testing import CliRunner
+
+    from briquette_cli.main import cli
+
+    alone, asked = (CliRunner().invoke(cli, [*args, *more]) for more in ([], ["--help"]))
+    assert (alone.exit_code, asked.exit_code) == (2, 0)
+    assert alone.stderr == asked.stdout
+    assert "\n  -h, --help" in alone.stderr
+
+
+def test_a_cache_that_may_not_be_cleaned(run, tmp_path, monkeypatch):
+    from pathlib import Path
+
+    from briquette.cache import Cache, cache_key
+
+    monkeypatch.setenv("BRIQUETTE_CACHE_DIR", str(tmp_path))
+    Cache.from_environment().put(cache_key({"a": "b"}), b"code")
+
+    def refused(self, missing_ok=False):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    said = run("cache", "clean", code=1).stderr
+    assert str(tmp_path) in said
+    assert "Permission denied" in said

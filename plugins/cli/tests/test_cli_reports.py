@@ -41,6 +41,15 @@ def test_targets(run, run_json):
     assert "numpy" in run("targets").stdout
 
 
+@pytest.mark.parametrize("command", ["stages", "targets", "packs"])
+def test_tables_are_as_wide_as_columns_says(run, monkeypatch, command):
+    wide = run(command).stdout
+    monkeypatch.setenv("COLUMNS", "70")
+    narrow = run(command).stdout
+    assert max(map(len, narrow.splitlines())) <= 70 < max(map(len, wide.splitlines()))
+    assert len(narrow.splitlines()) > len(wide.splitlines())
+
+
 def test_packs(run, run_json):
     listed = {p["distribution"]: p for p in run_json("packs")["packs"]}
     assert listed["briquette-bitpack"]["state"] == "loaded"

@@ -82,6 +82,21 @@ def test_verify_without_and_with_the_original(run, run_json, npy, tmp_path):
     assert 0 < facts["bound"]["largest_error"] <= facts["eb"] == 1e-2
 
 
+def test_verify_says_whose_range_a_relative_bound_comes_from(run, npy, field, tmp_path):
+    run("compress", npy, "--eb", "1e-2", "--mode", "rel", "--target", "numpy")
+    archive, other = tmp_path / "field.npy.bq", tmp_path / "other.npy"
+    said = run("verify", archive, npy).stdout
+    assert f"= 0.01 x the range of {npy})" in said
+    changed = field.copy()
+    changed[0, 0] = 400
+    np.save(other, changed)
+    said = run("verify", archive, other, code=4).stdout
+    assert f"= 0.01 x the range of {other}; the archive was made for 0." in said
+    assert "from another range" in said
+    run("compress", npy, "--eb", "1e-2", "--force", "--target", "numpy")
+    assert "range" not in run("verify", archive, npy).stdout
+
+
 def test_verify_against_a_raw_original(run, field, tmp_path):
     source = tmp_path / "field.f32"
     source.write_bytes(field.tobytes())
@@ -118,3 +133,26 @@ def test_odd_shapes(run, tmp_path, shape):
     assert (back.shape, back.dtype) == (shape, np.float64)
     assert np.abs(back - 2.5).max(initial=0) <= 1e-2
     run("verify", tmp_path / "odd.bq", source)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"), [("10:20", slice(10, 20)), (":3", slice(3)), ("-5:", slice(-5, None)), ("7:7", slice(7, 7))]
+)
+def test_a_region_is_the_slice(run, run_json, npy, tmp_path, text, part):
+    run("compress", npy, "--eb", "1e-2")
+    archive, output = tmp_path / "field.npy.bq", tmp_path / "part.npy"
+    whole = bq.decompress(archive.read_bytes())
+    facts = run_json("decompress", archive, "--region", text, "-o", output)
+    assert np.load(output).tobytes() == whole[part].tobytes()
+    assert facts["shape"] == list(whole[part].shape)
+    run("decompress", archive, "--flat", text, "-o", output, "--force")
+    assert np.load(output).tobytes() == whole.reshape(-1)[part].tobytes()
+
+
+@pytest.mark.parametrize("text", ["10", "a:b", "1:2:3", "", "1.5:2"])
+def test_what_is_no_region_is_refused(run, npy, tmp_path, text):
+    run("compress", npy, "--eb", "1e-2")
+    for option in ("--region", "--flat"):
+        refused = run("decompress", tmp_path / "field.npy.bq", option, text, "-o", tmp_path / "part.npy", code=2)
+        assert f"{option} {text!r} is no range of positions" in refused.stderr
+    assert not (tmp_path / "part.npy").exists()

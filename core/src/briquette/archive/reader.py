@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from ..errors import ArchiveError
@@ -28,7 +27,7 @@ from .layout import (
     stream_table_bytes,
     unpack_descriptors,
 )
-from .views import Blocks, ChunkedView, StreamView
+from .views import Blocks, ChunkedView, StreamView, aligned
 
 Kind = Literal["empty", "chunked", "stream"]
 
@@ -107,7 +106,7 @@ class Archive:
         sizes_at, end = d.offset + 16 * blocks, d.offset + d.table
         heads = self._data[d.offset : sizes_at].view(np.uint64)
         starts: list[int] = heads[:blocks].tolist()
-        sizes = _aligned(self._data[sizes_at:end].view(np.uint32))
+        sizes = aligned(self._data[sizes_at:end].view(np.uint32))
         sums: list[int] = np.add.reduceat(sizes, np.arange(0, len(sizes), BLOCK), dtype=np.uint64).tolist()
         starts.append(d.payload // 4)
         if starts[0]:
@@ -118,7 +117,7 @@ class Archive:
                     f"segment {index}, block {k}: {sums[k]} words from word {starts[k]} on end at word "
                     f"{starts[k] + sums[k]}, and the next block or the end is at word {starts[k + 1]}"
                 )
-        words = _aligned(self._data[d.payload_at : d.end].view(np.uint32))
+        words = self._data[d.payload_at : d.end].view(np.uint32)
         payload = self._view[d.payload_at : d.end]
         checked = Blocks(index, payload, [4 * start for start in starts], heads[blocks:].tolist())
         return ChunkedView(sizes, words, d.elements, chunk, checked)
@@ -139,7 +138,7 @@ class Archive:
             return StreamView(np.empty(0, dt), 1, Blocks(index, self._view[:0], [0], []))
         if d.payload != d.elements * dt.itemsize:
             raise ArchiveError(f"segment {index} holds {d.elements} elements in {d.payload} bytes, which are no {dtype}")
-        values = _aligned(self._data[d.payload_at : d.end].view(dt))
+        values = self._data[d.payload_at : d.end].view(dt)
         return StreamView(values, BLOCK * self.header.chunk, self._stream_blocks(segment))
 
     def verify_all(self, *, map: BlockMap = serial) -> None:
@@ -253,8 +252,3 @@ def _kind(index: int, d: Descriptor, header: Header) -> Kind:
         f"segment {index}: a table of {d.table} bytes and a payload of {d.payload} bytes "
         f"cannot hold {n} elements in chunks of {header.chunk}"
     )
-
-
-def _aligned(array: NDArray[Any]) -> NDArray[Any]:
-    # the buffer may start at any address; compiled code reads whole words
-    return array if array.flags.aligned else array.copy()

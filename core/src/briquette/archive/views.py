@@ -14,6 +14,11 @@ from ..ports import Chunked, Words
 from .layout import BLOCK, BlockMap, serial
 
 
+def aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """Return `array`, copied where it is not aligned: a buffer may start at any address, compiled code reads whole words."""
+    return array if array.flags.aligned else array.copy()
+
+
 class Blocks:
     """The checksums of a segment's payload, each verified once; an empty segment has none."""
 
@@ -58,7 +63,7 @@ class ChunkedView:
 
     def __init__(self, sizes: Words, words: Words, count: int, chunk: int, blocks: Blocks) -> None:
         self.sizes = sizes
-        self.words = words
+        self._words = words
         self.count = count
         self.chunk = chunk
         self._blocks = blocks
@@ -76,10 +81,19 @@ class ChunkedView:
         np.cumsum(self.sizes, dtype=np.uint64, out=offsets[1:])
         return offsets
 
+    @cached_property
+    def words(self) -> Words:
+        return aligned(self._words)
+
     @property
     def value(self) -> Chunked:
         """Sizes and words, as stages take them."""
         return Chunked(self.sizes, self.words)
+
+    def cut(self, first: int, last: int) -> Chunked:
+        """Return sizes and words of chunks `first` to `last` - 1."""
+        part = Chunked(self.sizes, self._words).cut(first, last)
+        return Chunked(part.sizes, aligned(part.words))
 
     def verify(self, begin: int = 0, end: int | None = None, *, map: BlockMap = serial) -> None:
         """Verify the checksums of the blocks that hold chunks `begin` to `end` - 1 (default: all).
@@ -103,18 +117,26 @@ class StreamView:
     """
 
     def __init__(self, values: NDArray[Any], block: int, blocks: Blocks) -> None:
-        self.values = values
+        self._values = values
         self._block = block
         self._blocks = blocks
+
+    @cached_property
+    def values(self) -> NDArray[Any]:
+        return aligned(self._values)
 
     @property
     def count(self) -> int:
         """Number of elements."""
-        return len(self.values)
+        return len(self._values)
+
+    def cut(self, begin: int, end: int) -> NDArray[Any]:
+        """Return elements `begin` to `end` - 1."""
+        return aligned(self._values[begin:end])
 
     def verify(self, begin: int = 0, end: int | None = None, *, map: BlockMap = serial) -> None:
         """Verify the checksums of the blocks that hold elements `begin` to `end` - 1 (default: all)."""
-        begin, end = _range(begin, end, len(self.values), "elements")
+        begin, end = _range(begin, end, self.count, "elements")
         self._blocks.verify(begin // self._block, -(-end // self._block) if end > begin else 0, map)
 
 

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from briquette.declare import FusionAccess
@@ -117,57 +118,57 @@ class Composition:
     members: tuple[Member, ...]
     chunk: int
 
-    @property
+    @cached_property
     def head(self) -> Member | None:
         return self.members[0] if is_head(self.members[0]) else None
 
-    @property
+    @cached_property
     def coder(self) -> Member | None:
         return self.members[-1] if is_coder(self.members[-1]) else None
 
-    @property
+    @cached_property
     def interior(self) -> tuple[Member, ...]:
         return self.members[1 if self.head else 0 : len(self.members) - (1 if self.coder else 0)]
 
-    @property
+    @cached_property
     def side(self) -> tuple[str, str] | None:
         """The port of values kept aside, as (node, port)."""
         if self.head is None or not self.head.stage.fused_aux_outputs():
             return None
         return self.head.node, self.head.stage.fused_aux_outputs()[0]
 
-    @property
+    @cached_property
     def resolves(self) -> bool:
         """Whether the head's policy resolves its parameters from the data's extent itself."""
         return self.head is not None and bool(self.head.op.geometry.get("resolves"))
 
-    @property
+    @cached_property
     def source(self) -> str:
         return self.members[0].main_in.dtype
 
-    @property
+    @cached_property
     def first(self) -> str:
         """Type of the first codes: the head's output, or the chain's input."""
         return self.head.main_out.dtype if self.head else self.source
 
-    @property
+    @cached_property
     def result(self) -> str:
         """Type of the stream a chain without a coder ends with."""
         return self.members[-1].main_out.dtype
 
-    @property
+    @cached_property
     def lane(self) -> int:
         unit = math.lcm(*(m.spec.span for m in self.members))
         times = max((k for k in range(1, 256 // unit + 1) if (self.chunk // unit) % k == 0), default=1)
         return unit * times
 
-    @property
+    @cached_property
     def most_words(self) -> int:
         if self.coder is None:
             return 0
         return self.coder.stage.max_chunk_words(self.coder.stage.outputs[0], self.coder.types, self.chunk)
 
-    @property
+    @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Offset of each member's parameters in the block, 16-byte aligned."""
         found, at = [], 0
@@ -176,7 +177,7 @@ class Composition:
             at += -(-(member.op.params.size if member.op.params else 0) // 16) * 16
         return tuple(found)
 
-    @property
+    @cached_property
     def param_bytes(self) -> int:
         return sum(-(-m.op.params.size // 16) * 16 for m in self.members if m.op.params is not None)
 

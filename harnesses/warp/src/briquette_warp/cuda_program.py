@@ -18,6 +18,7 @@ from briquette.errors import ArchiveError
 from briquette.graph import NodePort
 from briquette.harness import Direction, GroupProgram, GroupRun, Overflow
 from briquette.ports import Chunked, PortValue
+from briquette.record import Bound
 from briquette.stage import PrimeContext
 
 from .chain import Composition
@@ -55,7 +56,8 @@ class Placed(Chunked):
     """A chunked value in device memory, with the word offset of every 64th chunk (uint64) beside it.
 
     `control` and `nodes` are the control block of the run that made it, and that run's members: their parameters lie
-    there still, so that decompression by the same members needs no copy.
+    there still, so that decompression by the same members needs no copy. A part of it is the whole of it and `begin`, the
+    first chunk of the part.
     """
 
     sizes: Any
@@ -63,6 +65,20 @@ class Placed(Chunked):
     blocks: Any = None
     control: Any = None
     nodes: tuple[str, ...] = ()
+    begin: int = 0
+
+    def cut(self, first: int, last: int) -> Placed:
+        return replace(self, begin=self.begin + first)
+
+
+@dataclass(eq=False)
+class Side:
+    """Memory of the side stream of one run, and the slots of the kernel that writes it."""
+
+    tables: Any
+    words: Any
+    lookback: Any
+    slots: NDArray[np.uint64]
 
 
 @dataclass(eq=False)
@@ -74,10 +90,13 @@ class Enqueued:
     run: GroupRun
     control: Any
     head: NDArray[np.uint64]
+    cleared: int
     warps_at: int
+    kept_at: int
+    slots: NDArray[np.uint64]
     tables: Any = None
     words: Any = None
-    kept: Any = None
+    side: Side | None = None
 
     def at(self, word: int) -> int:
         """Return the device address of a 64-bit word of the control block."""
@@ -99,6 +118,31 @@ class CudaProgram(GroupProgram):
         resident = 5 if self._shared <= 40_000 else 3
         self._module = target.compile(cuda_source(parts, direction, resident))
 
+    @property
+    def captures(self) -> bool:
+        """Whether a run needs nothing of the host between its kernels."""
+        return self._parts.resolves
+
+    @property
+    def keeps_aside(self) -> bool:
+        return self._parts.side is not None
+
+    def capture_with(self, inverse: GroupProgram, session: Any, source: Any, bound: Bound | None, chunk: int) -> Any:
+        """Return this group and its inverse as graphs over the memory of `source`."""
+        from .cuda_capture import CapturedGroup  # only here: it needs this module
+
+        assert isinstance(inverse, CudaProgram)
+        return CapturedGroup(self, inverse, session, source, bound, chunk)
+
+    def capacity(self, work: Enqueued) -> dict[NodePort, Placed]:
+        """Return a run's values with all the room they have, for kernels that are told the sizes on the device."""
+        tail, chunks = self._parts.members[-1], work.run.chunks
+        main = _placed(work.session, chunks, work.tables, work.words, work.words.size)
+        found = {(tail.node, tail.stage.outputs[0]): replace(main, control=work.control, nodes=self._nodes)}
+        if self._parts.side is not None and work.side is not None:
+            found[self._parts.side] = _placed(work.session, chunks, work.side.tables, work.side.words, work.side.words.size)
+        return found
+
     # -- compression ---------------------------------------------------------------------------------------
 
     def forward(self, source: Any, run: GroupRun) -> dict[NodePort, PortValue]:
@@ -108,35 +152,74 @@ class CudaProgram(GroupProgram):
 
     def enqueue(self, session: Any, source: Any, run: GroupRun) -> Enqueued:
         """Put the run's kernels into the session's stream; waits only where the head cannot resolve on the device."""
+        work = self.prepare(session, source, run)
+        self.start(work)
+        return work
+
+    def prepare(self, session: Any, source: Any, run: GroupRun) -> Enqueued:
+        """Take the memory of a run; nothing is launched."""
         parts, chunks = self._parts, run.chunks
-        blocks = -(-chunks // 64)
         lookback = 8 * (chunks + 1)
         main_at = _PARAMS_AT + -(-max(parts.param_bytes, 16) // 32) * 32
-        size = main_at + lookback + (4 * chunks if parts.side else 0)
-        work = Enqueued(session, source, run, session.memory(size), np.empty(_HEAD, np.uint64), main_at + lookback)
-        session.zero(work.control.pointer, size)
-        params = work.control.pointer + _PARAMS_AT
-        self._resolve(work, params)
+        cleared = main_at + lookback + (4 * chunks if parts.side else 0)
+        kept_at = -(-cleared // 32) * 32
+        control = session.memory(kept_at + (4 * chunks * LANES if parts.side else 0))
+        base = control.pointer
         slots = np.zeros(12, np.uint64)
-        slots[:4] = source.pointer, run.count, params, run.out.pointer if run.out is not None else 0
+        work = Enqueued(session, source, run, control, np.empty(_HEAD, np.uint64), cleared, main_at + lookback, kept_at, slots)
+        slots[:4] = source.pointer, run.count, base + _PARAMS_AT, run.out.pointer if run.out is not None else 0
         if parts.coder:
             room = chunks * parts.most_words
-            work.tables = session.memory(8 * blocks + 4 * chunks)
+            work.tables, sizes = self._tables(session, chunks)
             work.words = session.array(room, "uint32")
-            slots[4:9] = work.tables.pointer + 8 * blocks, work.words.pointer, work.tables.pointer, room, work.at(0) + main_at
+            slots[4:9] = sizes, work.words.pointer, work.tables.pointer, room, base + main_at
         if parts.side:
-            work.kept = session.memory(4 * chunks * LANES)
-            slots[9:11] = work.kept.pointer, work.at(0) + work.warps_at
+            slots[9:11] = base + kept_at, base + work.warps_at
         slots[11] = work.at(WORDS)
-        if chunks:
-            session.launch(self._module, "briquette_forward", chunks, self._shared, slots)
         return work
+
+    def start(self, work: Enqueued) -> None:
+        """Launch a prepared run, and the side stream's kernel where its memory has been taken too."""
+        session, chunks = work.session, work.run.chunks
+        session.zero(work.control.pointer, work.cleared)
+        self._resolve(work, work.at(0) + _PARAMS_AT)
+        if chunks:
+            session.launch(self._module, "briquette_forward", chunks, self._shared, work.slots)
+        if work.side is not None:
+            self.start_side(work, work.side)
+
+    @staticmethod
+    def _tables(session: Any, chunks: int) -> tuple[Any, int]:
+        """Return memory for block offsets, then chunk sizes, and the address of the sizes."""
+        tables = session.memory(8 * -(-chunks // 64) + 4 * chunks)
+        return tables, tables.pointer + 8 * -(-chunks // 64)
+
+    def prepare_side(self, work: Enqueued, count: int) -> Side:
+        """Take the memory of a side stream that keeps `count` values aside."""
+        session, chunks = work.session, work.run.chunks
+        item = np.dtype(self._parts.source).itemsize
+        # a list of positions, or a bitmap where that is smaller, and every value: never more than this
+        room = min(chunks * (3 + CHUNK // 32 + CHUNK * item // 4), 4 * chunks + count * (2 + item // 4))
+        tables, sizes = self._tables(session, chunks)
+        words, lookback = session.array(room, "uint32"), session.memory(8 * (chunks + 1))
+        kept, warps = work.at(0) + work.kept_at, work.at(0) + work.warps_at
+        addresses = [work.source.pointer, work.run.count, kept, warps, sizes, words.pointer]
+        addresses += [tables.pointer, room, lookback.pointer, work.at(SIDE_WORDS)]
+        return Side(tables, words, lookback, np.array(addresses, np.uint64))
+
+    def start_side(self, work: Enqueued, side: Side) -> None:
+        """Launch the kernel that writes the side stream."""
+        work.session.zero(side.lookback.pointer, side.lookback.nbytes)
+        work.session.launch(self._module, "briquette_aside", work.run.chunks, self._aside_shared, side.slots)
 
     def collect(self, work: Enqueued) -> dict[NodePort, PortValue]:
         """Wait for a run, write the members' state to the record, and return the values it made."""
         parts, run, session = self._parts, work.run, work.session
-        session.read(work.control.pointer, work.head)
-        self._state(work)
+        session.fetch(work.control.pointer, work.head)
+        if run.open_sink is None:
+            self._state_later(work)
+        else:
+            self._state(work)
         found: dict[NodePort, Any] = {}
         tail = parts.members[-1]
         if parts.coder:
@@ -167,21 +250,29 @@ class CudaProgram(GroupProgram):
         grid = min(8 * session.multiprocessors(), max(1, run.count // (LANES * 16))) if surveys_all else 1
         session.launch(self._module, "briquette_survey", grid, 0, slots)
         if not parts.resolves:
-            session.read(work.control.pointer, work.head)
+            session.fetch(work.control.pointer, work.head)
             self._state(work)
             session.send(params, parts.param_block(run.record))
 
     def _state(self, work: Enqueued) -> None:
         """Prime the members: write to the record what the device knows already."""
-        run = work.run
+        self._state_later(work)
+        _ = work.run.record.state
+
+    def _state_later(self, work: Enqueued) -> None:
+        """The same when somebody asks for the state."""
         lo, hi, first, some = work.head[EXTENT : EXTENT + 4].view(np.float64).tolist()
-        for member in self._parts.members:
-            if member.node in run.record.state:
-                continue
-            surveyed = Extent(lo, hi, first, bool(some)) if member is self._parts.head else None
-            state = dict(member.stage.prime_fused_forward_state(PrimeContext(None, member.types, run.bound, run.count, surveyed)))
-            if state:
-                run.record.state[member.node] = state
+        found, run, parts = Extent(lo, hi, first, bool(some)), work.run, self._parts
+
+        def fill(state: dict[str, dict[str, Any]]) -> None:
+            for member in parts.members:
+                surveyed = found if member is parts.head else None
+                context = PrimeContext(None, member.types, run.bound, run.count, surveyed)
+                primed = {} if member.node in state else dict(member.stage.prime_fused_forward_state(context))
+                if primed:
+                    state[member.node] = primed
+
+        run.record.defer(fill)
 
     def _deliver(self, session: Any, value: Placed, run: GroupRun) -> Chunked:
         """Copy the payload to where the archive wants it, or leave it where it is."""
@@ -197,40 +288,20 @@ class CudaProgram(GroupProgram):
 
     def _aside(self, work: Enqueued) -> Chunked:
         """Write the side stream of the values kept aside, where there are any."""
-        parts, run, session, kept = self._parts, work.run, work.session, work.kept
+        parts, run, session = self._parts, work.run, work.session
         chunks = run.chunks
         assert parts.side is not None
         count = int(work.head[KEPT])
         run.record.report(parts.side[0], outliers=count)
         if not count:
             return Chunked(np.zeros(chunks, np.uint32), np.empty(0, np.uint32))
-        item = np.dtype(parts.source).itemsize
-        # a list of positions, or a bitmap where that is smaller, and every value: never more than this
-        room = min(chunks * (3 + CHUNK // 32 + CHUNK * item // 4), 4 * chunks + count * (1 + item // 4) + count)
-        blocks = -(-chunks // 64)
-        tables = session.memory(8 * blocks + 4 * chunks)
-        words = session.array(room, "uint32")
-        lookback = session.memory(8 * (chunks + 1))
-        session.zero(lookback.pointer, lookback.nbytes)
-        slots = np.array(
-            [
-                work.source.pointer,
-                run.count,
-                kept.pointer,
-                work.at(0) + work.warps_at,
-                tables.pointer + 8 * blocks,
-                words.pointer,
-                tables.pointer,
-                room,
-                lookback.pointer,
-                work.at(SIDE_WORDS),
-            ],
-            np.uint64,
-        )
-        session.launch(self._module, "briquette_aside", chunks, self._aside_shared, slots)
-        session.read(work.control.pointer, work.head)
+        side = work.side
+        if side is None:
+            side = self.prepare_side(work, count)
+            self.start_side(work, side)
+            session.fetch(work.control.pointer, work.head)
         used = int(work.head[SIDE_WORDS])
-        value = _placed(session, chunks, tables, words, used)
+        value = _placed(session, chunks, side.tables, side.words, used)
         if run.open_sink is None:
             return value
         sizes, held = np.empty(chunks, np.uint32), np.empty(used, np.uint32)
@@ -244,7 +315,7 @@ class CudaProgram(GroupProgram):
             if run.checker is not None:
                 run.checker(0, run.chunks)
             at, _held = self.enqueue_inverse(session, values, run)
-            flag = session.read(at, np.empty(1, np.uint32))
+            flag = session.fetch(at, np.empty(1, np.uint32))
         if flag[0]:
             names = " + ".join(m.node for m in self._parts.members)
             raise ArchiveError(f"the payload is damaged: its words cannot have been written by {names}")
@@ -263,18 +334,20 @@ class CudaProgram(GroupProgram):
             control = session.memory(16 + len(block))
             flag, params = control.pointer, control.pointer + 16
             session.send(control.pointer, bytes(16) + block)
-        slots[:4] = run.out.pointer, run.count, 0, params
+        begin = max(v.begin if isinstance(v, Placed) else 0 for v in values.values())
+        slots[:4] = run.out.pointer, begin * run.chunk + run.count, begin, params
         slots[13] = flag
         held: list[Any] = [control]
         placed: list[Any] = []
         if isinstance(main, Chunked):
-            placed = self._place(session, main, chunks, f"{tail.node}.{tail.stage.outputs[0]}")
+            placed = self._place(session, main, begin, chunks, f"{tail.node}.{tail.stage.outputs[0]}")
             slots[5:9] = [a.pointer for a in placed] + [main.words.size]
         else:
             placed = [self._upload(session, main) if isinstance(main, np.ndarray) else main]
-            slots[4] = placed[0].pointer
+            # a stream starts at the part's first element, and the kernel counts from the array's
+            slots[4] = (placed[0].pointer - begin * run.chunk * placed[0].dtype.itemsize) % (1 << 64)
         if parts.side is not None and values[parts.side].words.size:
-            side = self._place(session, values[parts.side], chunks, ".".join(parts.side))
+            side = self._place(session, values[parts.side], begin, chunks, ".".join(parts.side))
             slots[9:13] = [a.pointer for a in side] + [values[parts.side].words.size]
             held += side
         held += placed
@@ -282,14 +355,16 @@ class CudaProgram(GroupProgram):
             session.launch(self._module, "briquette_inverse", chunks, self._shared, slots)
         return flag, held
 
-    def _place(self, session: Any, value: Chunked, chunks: int, port: str) -> list[Any]:
-        """Return sizes, words and the block offsets of a chunked value in device memory."""
+    def _place(self, session: Any, value: Chunked, begin: int, chunks: int, port: str) -> list[Any]:
+        """Return sizes, words and the block offsets of a chunked value in device memory, where chunk `begin` is its first."""
         if isinstance(value, Placed):
             return [value.sizes, value.words, value.blocks]
         sizes = value.sizes
         if sizes.size != chunks:
             raise ArchiveError(f"{port} holds {sizes.size} chunks, the stream has {chunks}")
-        sums = np.add.reduceat(sizes, np.arange(0, chunks, 64), dtype=np.uint64) if chunks else np.zeros(1, np.uint64)
+        if begin:
+            sizes = np.concatenate([np.zeros(begin, np.uint32), sizes])
+        sums = np.add.reduceat(sizes, np.arange(0, sizes.size, 64), dtype=np.uint64) if sizes.size else np.zeros(1, np.uint64)
         total = int(sums.sum())
         if total != value.words.size:
             raise ArchiveError(f"the chunk sizes of {port} add up to {total} words, {value.words.size} are there")

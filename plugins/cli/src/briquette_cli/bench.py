@@ -95,15 +95,13 @@ def bench(
 
 
 def _contenders(pipelines: Sequence[str], targets: Sequence[str], modes: Sequence[str]) -> Iterator[Contender]:
-    from briquette import discovery
-
     names = list(dict.fromkeys(targets))
     if not names:
         default = choose_target(None)
         names = [REFERENCE] if default is None else [REFERENCE, default.name]
     for name in names:
         choose_target(name)  # refuse before anything is timed
-    loaded: list[tuple[str, Pipeline]] = [(p, options.load_pipeline(p)) for p in pipelines or discovery.registry().presets()]
+    loaded: list[tuple[str, Pipeline]] = [(p, options.load_pipeline(p)) for p in pipelines or options.all_presets()]
     for label, pipe in loaded:
         for target in names:
             # the reference has no kernels to fuse: one line for it is enough
@@ -202,7 +200,7 @@ def _print(report: dict[str, Any], eb: str | None, mode: str, repeat: int) -> No
     shape = tables.shape_words(report["shape"])
     click.echo(
         f"{report['input']}: {report['dtype']}, {shape}, {tables.size_words(report['bytes'])}; "
-        f"bound {tables.mode_words(mode)} {eb}; medians of {repeat}"
+        f"bound {tables.mode_words(mode)} {eb}; {f'medians of {repeat}' if repeat > 1 else 'one run each'}"
     )
     rows = []
     for run in report["runs"]:
@@ -225,6 +223,6 @@ def _print(report: dict[str, Any], eb: str | None, mode: str, repeat: int) -> No
         share = f", largest error {check['largest_error'] / check['eb']:.4f} of the bound" if check["eb"] else ""
         same = "the same bytes from all" if check["identical"] else "DIFFERENT BYTES between contenders"
         kept = "bound kept" if check["bound_kept"] else "BOUND VIOLATED"
-        click.echo(f"{name}: {kept}{share}, {check['outliers']:,} outliers; {same}")
+        click.echo(f"{name}: {kept}{share}, {tables.count_words(check['outliers'], 'outlier')}; {same}")
     first = sum(run["first_seconds"] for run in report["runs"])
     click.echo(f"planning and first compile: {first:.1f} s, in no time above")

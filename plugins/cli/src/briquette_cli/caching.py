@@ -52,12 +52,11 @@ def info(as_json: bool) -> None:
 @options.json_option
 def warm(pipelines: tuple[str, ...], dtypes: tuple[str, ...], target: str | None, fusion: str | None, as_json: bool) -> None:
     """Compile what PIPELINEs need (default: every preset), so that first runs need no compiler."""
-    from briquette import discovery
     from briquette.selection import REFERENCE, choose_target
 
     from .files import parse_dtype
 
-    names = pipelines or discovery.registry().presets()
+    names = pipelines or options.all_presets()
     chosen = choose_target(target)
     work = [(name, parse_dtype(dtype)) for name in names for dtype in dtypes or ("float32", "float64")]
     done: list[dict[str, Any]] = []

@@ -67,9 +67,10 @@ def compress(
     facts = _compress_facts(result, output, pipe.bound.mode if bound is None and pipe.bound else mode)
     if report is not None and report.bound is not None:
         facts["largest_error"], facts["psnr"] = report.bound.largest_error, report.bound.psnr
-    if report is not None and not report.ok:
+    if report is not None and report.bound is not None and not report.ok:
         raise BoundViolation(
-            f"the reconstruction of {source} misses the bound {report.eb!r}: {report.bound}; nothing was written"
+            f"the reconstruction of {source} misses the bound {report.eb:.6g}: {tables.violation_words(report.bound)}; "
+            f"largest error {report.bound.largest_error:.6g}; nothing was written"
         )
     if as_json:
         tables.print_json(facts)
@@ -116,25 +117,36 @@ def _tell(source: Path, facts: dict[str, Any]) -> None:
     type=options.out_path,
     help="File to write: .npy, else raw values (default: ARCHIVE less .bq, or with .npy appended).",
 )
+@options.region_option
+@options.flat_option
 @options.target_option
 @options.fusion_option
 @options.threads_option
 @options.force_option
 @options.json_option
 def decompress(
-    archive: Path, output: Path | None, target: str | None, fusion: str | None, threads: int | None, force: bool, as_json: bool
+    archive: Path,
+    output: Path | None,
+    region: str | None,
+    flat: str | None,
+    target: str | None,
+    fusion: str | None,
+    threads: int | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
-    """Restore the array of an archive.
+    """Restore the array of an archive, or a part of it, for which no more than the part is decoded.
 
     An output named .npy carries dtype and shape; any other name gets the bare values, in the byte order they had.
     """
     stem = archive.with_suffix("") if archive.suffix == files.ARCHIVE_SUFFIX else archive.with_name(archive.name + ".npy")
     output = output or stem
     files.check_output(output, archive, force=force)
+    rows, elements = options.parse_slice("--region", region), options.parse_slice("--flat", flat)
     with tables.progress() as show:
         show("decompressing")
         blob = files.read_archive(archive)
-        result = bq.decompress_run(blob, target=target, fusion=fusion, threads=threads)
+        result = bq.decompress_run(blob, region=rows, flat=elements, target=target, fusion=fusion, threads=threads)
         show("writing")
         files.write_array(output, result.array)
     array = result.array

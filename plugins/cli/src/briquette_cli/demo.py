@@ -12,7 +12,7 @@ import click
 import briquette as bq
 from briquette import discovery
 from briquette.bounds import resolve
-from briquette.errors import BoundViolation, BriquetteError, UsageError
+from briquette.errors import BoundViolation, BriquetteError, LookupFailed
 from briquette.record import Bound
 from briquette.selection import REFERENCE, choose_target, why_unavailable
 
@@ -84,7 +84,7 @@ def demo(out: Path, eb: str | None, mode: str, target: str | None, threads: int 
 def _presets() -> list[tuple[str, Any]]:
     """Load every preset that takes a float32 field; say which ones do not, and why."""
     found = []
-    for name in discovery.registry().presets():
+    for name in options.all_presets():
         try:
             pipe = bq.Pipeline.from_preset(name)
             pipe.graph.types("float32")
@@ -93,7 +93,7 @@ def _presets() -> list[tuple[str, Any]]:
         else:
             found.append((name, pipe))
     if not found:
-        raise UsageError("no preset is installed that works; run: briquette packs")
+        raise LookupFailed("none of the presets works here; run: briquette packs")
     return found
 
 
@@ -191,7 +191,7 @@ def _tell(facts: dict[str, Any], shown: str) -> None:
     tables.print_table(columns, rows, right=columns[1:])
     click.echo("the bound holds for every value" if all(r["bound_kept"] for r in facts["presets"]) else "THE BOUND IS VIOLATED")
     click.echo(
-        f"MB/s on {facts['target']}: medians of {facts['repeat']} runs on the field repeated to "
+        f"MB/s on {facts['target']}: {tables.count_words(facts['repeat'], 'run')}, the median of each, on the field repeated to "
         f"{tables.size_words(facts['timed_bytes'])}; "
         f"planning and first compile ({sum(r['first_seconds'] for r in facts['presets']):.1f} s) not counted"
     )

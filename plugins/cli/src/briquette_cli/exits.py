@@ -24,8 +24,9 @@ EXIT_CODES_HELP: Final = """\b
 Exit codes:
   0  success
   1  any other failure (no space left, a compiler's error, ...)
-  2  usage: an option, a pipeline or an input that cannot work as given
-  3  bad data: an archive or input file that is damaged or unreadable
+  2  usage: an option, a pipeline or an input that cannot work as given,
+     a file that is not there or may not be read
+  3  bad data: what an archive or input file holds is damaged
   4  bound violated: a reconstruction misses its bound (verify, --check)
   5  a pack, stage, preset or target is missing, broken or cannot run here
 """
@@ -41,13 +42,13 @@ def exit_code(error: BaseException) -> ExitCode:
         return ExitCode.MISSING
     if isinstance(error, errors.ArchiveError):
         return ExitCode.BAD_DATA
-    if isinstance(error, (errors.UsageError, click.UsageError)):
+    if isinstance(error, (errors.UsageError, errors.FusionError, click.UsageError)):
         return ExitCode.USAGE
     return ExitCode.FAILURE
 
 
-def one_line(error: BaseException) -> str:
-    """Return what `error` says, on one line."""
+def message(error: BaseException) -> str:
+    """Return what `error` says, its own line breaks kept (a compiler's error shows source)."""
     if isinstance(error, click.ClickException):
         text = error.format_message()
     elif isinstance(error, OSError) and error.strerror:
@@ -57,7 +58,8 @@ def one_line(error: BaseException) -> str:
         text = f"not enough memory{f': {error}' if str(error) else ''}"
     else:
         text = str(error)
-    return " ".join(text.split()) or type(error).__name__
+    lines = [line.rstrip() for line in text.strip().splitlines()]
+    return "\n".join(lines) or type(error).__name__
 
 
 def is_expected(error: BaseException) -> bool:

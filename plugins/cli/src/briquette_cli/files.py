@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ARCHIVE_SUFFIX = ".bq"
 _WRITE_BYTES = 1 << 24
+_NPY_MAGIC = b"\x93NUMPY"
 
 
 class BadInput(ArchiveError):
@@ -64,7 +65,7 @@ def read_array(path: Path, dtype: str | None = None, shape: str | tuple[int, ...
     UsageError
         For a raw file whose size is not that of dtype and shape (both numbers are named), or options that do not apply.
     BadInput
-        For a ``.npy`` file that is damaged.
+        For a ``.npy`` file that is damaged, or is none.
     """
     if path.suffix == ".npy":
         if dtype is not None or shape is not None:
@@ -78,8 +79,13 @@ def read_array(path: Path, dtype: str | None = None, shape: str | tuple[int, ...
 def _read_npy(path: Path) -> NDArray[Any]:
     import numpy as np
 
+    with open(path, "rb") as file:
+        magic = file.read(len(_NPY_MAGIC))
+    if magic != _NPY_MAGIC:
+        begins = f"begins with {magic!r}" if magic else "is empty"
+        raise BadInput(f"{path} is not a .npy file: it {begins}, and not with {_NPY_MAGIC!r}")
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, SyntaxError, UnicodeDecodeError) as exc:
         if "object" in str(exc).lower():
             raise UnsupportedInput(f"{path} holds Python objects; convert it with x.astype(numpy.float64)") from exc
@@ -87,9 +93,7 @@ def _read_npy(path: Path) -> NDArray[Any]:
         try:
             array = np.load(path, allow_pickle=False)
         except Exception as again:
-            raise BadInput(f"{path} is not a readable .npy file: {again}") from again
-    if not isinstance(array, np.ndarray):
-        raise BadInput(f"{path} is a {type(array).__name__}, not a .npy file")
+            raise BadInput(f"{path} is a damaged .npy file: {again}") from again
     return array
 
 
@@ -140,7 +144,7 @@ def check_output(output: Path, *inputs: Path, force: bool) -> None:
 
 @contextlib.contextmanager
 def atomic_writer(output: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes its name when the block ends well, and vanishes otherwise."""
+    """Open a file that takes its name when the block ends well, and vanishes otherwise; errors name `output`."""
     if output.exists() and not output.is_file():  # a device or a pipe cannot be renamed over
         with open(output, "wb") as file:
             yield file
@@ -153,9 +157,11 @@ def atomic_writer(output: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, final)
-    except BaseException:
+    except BaseException as exc:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(exc, OSError) and exc.errno is not None:  # the temporary file's name means nothing to people
+            raise OSError(exc.errno, f"cannot write: {exc.strerror}", str(output)) from exc
         raise
 
 

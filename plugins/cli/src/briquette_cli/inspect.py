@@ -82,7 +82,8 @@ def verify(ctx: click.Context, archive: Path, original: Path | None, as_json: bo
     """Check an archive's integrity, and the bound against ORIGINAL.
 
     Every checksum is verified. The comparison with ORIGINAL is exact, without tolerance; a raw ORIGINAL has the dtype and
-    shape of the archive. Ends with 3 where the archive is damaged and with 4 where the bound is violated.
+    shape of the archive, and a range-relative bound is taken times the range of ORIGINAL. Ends with 3 where the archive is
+    damaged and with 4 where the bound is violated.
     """
     with tables.progress() as show:
         show("verifying")
@@ -107,17 +108,24 @@ def verify(ctx: click.Context, archive: Path, original: Path | None, as_json: bo
         if bound is None:
             click.echo("bound: not checked (name the original file to check it)")
         else:
-            of = f" of the bound {report.eb:.6g}" if report.eb is not None else ""
+            of = f" of the bound {report.eb:.6g}{_whose_range(blob, original, report.eb)}" if report.eb is not None else ""
             share = f" ({bound.largest_error / report.eb:.4f}{of})" if report.eb else of
             click.echo(f"bound: {'kept' if bound.ok else 'VIOLATED'}; largest error {bound.largest_error:.6g}{share}")
             click.echo(f"PSNR: {tables.psnr_words(bound.psnr)}")
             if not bound.ok:
-                click.echo(
-                    f"{bound.violations:,} values beyond the bound, {bound.specials_changed:,} NaN or infinities changed, "
-                    f"the first at index {bound.first_violation:,}"
-                )
+                click.echo(tables.violation_words(bound))
     if not report.ok:
         ctx.exit(ExitCode.BOUND_VIOLATED if report.integrity else ExitCode.BAD_DATA)
+
+
+def _whose_range(blob: memoryview, original: Path | None, eb: float) -> str:
+    """Return, for a range-relative bound, whose range it comes from, and the one of the archive where that differs."""
+    facts = bq.info(blob)
+    if facts["raw"] or facts["bound"] is None or facts["bound"]["mode"] == "abs":
+        return ""
+    text = f" = {facts['bound']['eb']} x the range of {original}"
+    own = next((state["eb"] for state in facts["state"].values() if "eb" in state), eb)
+    return text if own == eb else f"{text}; the archive was made for {own:.6g}, from another range"
 
 
 def _original(path: Path, blob: memoryview) -> NDArray[np.generic]:

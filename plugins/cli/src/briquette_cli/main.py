@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from .exits import EXIT_CODES_HELP, ExitCode, exit_code, is_broken_pipe, is_expected, one_line
+from .exits import EXIT_CODES_HELP, ExitCode, exit_code, is_broken_pipe, is_expected, message
 
 #: name -> (module, attribute, short help); the help stands here so that listing commands imports none of them
 COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
@@ -67,7 +67,7 @@ class CommandLine(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run; as a program (`standalone_mode`) errors become one line and an exit code."""
+        """Run; as a program (`standalone_mode`) errors become a message and an exit code."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, False, **extra)
         given = list(sys.argv[1:] if args is None else args)
@@ -103,11 +103,15 @@ def _fail(error: Exception, debug: bool) -> NoReturn:
     if is_broken_pipe(error):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the interpreter complains once more when it ends
         sys.exit(ExitCode.FAILURE)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()  # the help, as --help shows it
+        sys.exit(exit_code(error))
     if debug:
         traceback.print_exception(error)
-    text = one_line(error)
+    text = message(error)
     if not is_expected(error):
-        text = f"{type(error).__name__}: {text} (a fault in briquette or a pack; --debug shows where)"
+        first, newline, rest = text.partition("\n")
+        text = f"{type(error).__name__}: {first} (a fault in briquette or a pack; --debug shows where){newline}{rest}"
     click.echo(f"error: {text}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"see: {error.ctx.command_path} --help", err=True)

@@ -24,12 +24,19 @@ target_option = click.option(
 fusion_option = click.option(
     "--fusion",
     type=click.Choice(["off", "auto", "force"]),
-    help="off: each stage alone; auto (default): fuse what can; force: fail where something cannot.",
+    help="off: each stage alone; auto (default): fuse what pays; force: also install groups that do not pay, and fail (exit code "
+    "2) where neighbours that both declare a fused form do not fuse. On numpy there is nothing to force.",
 )
 threads_option = click.option(
     "--threads", type=click.IntRange(min=1), metavar="N", help="Threads to use (default: the target's choice)."
 )
 dtype_option = click.option("--dtype", metavar="DTYPE", help="Of raw files: float32, float64, >f4, ...")
+region_option = click.option(
+    "--region",
+    metavar="A:B",
+    help="Only these positions along the leading axis, as in Python: 10:20, :100, -5: (other axes whole).",
+)
+flat_option = click.option("--flat", metavar="A:B", help="Only these elements, counted in C order; one-dimensional.")
 shape_option = click.option("--shape", metavar="N,N,...", help="Of raw files; without it they are one-dimensional.")
 
 
@@ -57,6 +64,21 @@ def parse_bound(eb: str | None, mode: str) -> float | None:
     return None if eb is None else Bound(eb, mode).eb  # type: ignore[arg-type]  # it takes text too, and quotes it
 
 
+def parse_slice(option: str, text: str | None) -> slice | None:
+    """Return the slice written as ``10:20``; raise `UsageError` naming the option and the text."""
+    from briquette.errors import UsageError
+
+    if text is None:
+        return None
+    begin, colon, end = text.partition(":")
+    try:
+        if not colon:
+            raise ValueError
+        return slice(int(begin) if begin.strip() else None, int(end) if end.strip() else None)
+    except ValueError:
+        raise UsageError(f"{option} {text!r} is no range of positions; write it as 10:20, :20 or 10:") from None
+
+
 def load_pipeline(text: str) -> Pipeline:
     """Return the preset `text`, or the pipeline in the TOML file it names."""
     from briquette import Pipeline
@@ -64,6 +86,17 @@ def load_pipeline(text: str) -> Pipeline:
     if text.endswith(".toml") or "/" in text or "\\" in text:
         return Pipeline.from_toml(Path(text))
     return Pipeline.from_preset(text)
+
+
+def all_presets() -> tuple[str, ...]:
+    """Return the names of the installed presets; raise `LookupFailed` where there is none."""
+    from briquette import discovery
+    from briquette.errors import LookupFailed
+
+    names = discovery.registry().presets()
+    if not names:
+        raise LookupFailed("no preset is installed; install a pack that brings some, such as: pip install briquette-bitpack")
+    return names
 
 
 def require_bound(pipeline: Pipeline, eb: float | None) -> None:

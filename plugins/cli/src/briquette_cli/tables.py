@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -14,16 +15,18 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from briquette.bounds import BoundReport
+
 #: columns of a table that goes to a file or a pipe, where nothing should be cut
 _PIPE_WIDTH = 240
 
 
 def console(stderr: bool = False) -> Console:
-    """Return a console as wide as the terminal, or wide enough for any table where there is none."""
+    """Return a console as wide as COLUMNS or the terminal, or wide enough for any table where there is neither."""
     from rich.console import Console
 
     found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not found.is_terminal:
+    if not found.is_terminal and not os.environ.get("COLUMNS", "").isdigit():  # rich takes COLUMNS itself
         found = Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=_PIPE_WIDTH)
     return found
 
@@ -82,6 +85,20 @@ def size_words(count: int) -> str:
             return f"{count} B" if unit == "B" else f"{value:.3g} {unit}"
         value /= 1000
     raise AssertionError("unreachable")
+
+
+def count_words(count: int, thing: str) -> str:
+    """Return ``1 value``, ``2 values``."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def violation_words(bound: BoundReport) -> str:
+    """Return what a comparison found wrong: how many values, and which is the first."""
+    return (
+        f"{count_words(bound.violations, 'value')} beyond the bound, "
+        f"{count_words(bound.specials_changed, 'special value')} (NaN, infinity) changed, "
+        f"the first at index {bound.first_violation:,}"
+    )
 
 
 def mode_words(mode: str) -> str:

@@ -78,6 +78,12 @@ class DeviceArray:
         """Export through cuda.core's view, which speaks DLPack for memory it did not allocate."""
         return _exporter(self).__dlpack__(**options)
 
+    def __getitem__(self, part: slice) -> DeviceArray:
+        """Return a run of elements of a 1-D array; it shares and keeps the memory."""
+        begin, end, _ = part.indices(self.size)
+        shape = (max(end - begin, 0),)
+        return DeviceArray(self.pointer + begin * self.dtype.itemsize, self.dtype, shape, self.device, self.stream, self.owner)
+
     def reshaped(self, shape: tuple[int, ...]) -> DeviceArray:
         return DeviceArray(self.pointer, self.dtype, shape, self.device, self.stream, self.owner)
 

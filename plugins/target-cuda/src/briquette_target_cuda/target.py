@@ -82,15 +82,45 @@ class Session:
         self.finish()
         return out
 
+    def fetch(self, pointer: int, out: NDArray[Any]) -> NDArray[Any]:
+        """Copy a few bytes of device memory to the host, and wait for them."""
+        ring_of(self.device).fetch(pointer, out, self.stream)
+        return out
+
     def write(self, pointer: int, data: NDArray[Any]) -> None:
         """Copy a contiguous host array into device memory; it may be reused when this returns."""
         if data.nbytes:
             driver.check(self._lib.cuMemcpyHtoDAsync(pointer, data.ctypes.data, data.nbytes, self.stream))
             self.finish()
 
+    def copy(self, pointer: int, source: int, nbytes: int) -> None:
+        """Copy device memory to device memory, and wait for it: the caller's own streams know nothing of this one."""
+        if nbytes:
+            driver.check(self._lib.cuMemcpyDtoDAsync(pointer, source, nbytes, self.stream))
+            self.finish()
+
     def send(self, pointer: int, data: bytes) -> None:
         """Copy a few bytes into device memory without waiting for the stream."""
         ring_of(self.device).send(pointer, data, self.stream)
+
+    def capture(self, work: Callable[[], object]) -> Any:
+        """Return what `work` puts into this session's own stream as an executable graph."""
+        lib = self._lib
+        mode = lib.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        driver.check(lib.cuStreamBeginCapture(self.stream, mode))
+        try:
+            work()
+        finally:
+            graph = driver.check(lib.cuStreamEndCapture(self.stream))
+        return driver.check(lib.cuGraphInstantiate(graph, 0))
+
+    def replay(self, graph: Any, stream: Any = None) -> None:
+        """Launch a captured graph into `stream` (default: the legacy default stream)."""
+        driver.check(self._lib.cuGraphLaunch(graph, stream_handle(stream)))
+
+    def finish_all(self) -> None:
+        """Wait for everything the device's context does."""
+        driver.check(self._lib.cuCtxSynchronize())
 
     def finish(self) -> None:
         driver.check(self._lib.cuStreamSynchronize(self.stream))
@@ -120,6 +150,20 @@ class CudaMemory(DeviceMemory):
         with session.current():
             return session.array(count, dtype)
 
+    def place(self, like: Any) -> int:
+        return session_of(like).device
+
+    def reserve(self, nbytes: int, like: Any = None) -> DeviceArray:
+        # in the default stream, which outlives the caller's; ready, and free of what used it, before another stream has it
+        session = Session(session_of(like).device, DEFAULT_STREAM)
+        with session.current():
+            held = session.array(nbytes, "uint8")
+            session.finish()
+        return held
+
+    def part(self, reserved: Any, offset: int, count: int, dtype: str, like: Any = None) -> DeviceArray:
+        return session_of(like if like is not None else reserved).array(count, dtype, reserved.owner, offset)
+
     def upload(self, array: NDArray[Any], out: Any = None) -> DeviceArray:
         session = session_of(out)
         with session.current():
@@ -132,6 +176,11 @@ class CudaMemory(DeviceMemory):
         host = np.empty(array.shape, array.dtype) if out is None else out
         with session.current():
             return session.read(array.pointer, host)
+
+    def copy(self, array: Any, out: Any) -> None:
+        session = session_of(out)
+        with session.current():
+            session.copy(out.pointer, array.pointer, array.nbytes)
 
 
 def stream_handle(stream: Any) -> int:
@@ -187,6 +236,12 @@ class CudaTarget(Target):
     def session(self, array: Any = None) -> Session:
         """Return a session where `array` lies (default: device 0)."""
         return session_of(array)
+
+    def private_session(self, array: Any) -> Session:
+        """Return a session where `array` lies, in a stream of its own that waits for no other; kept for the process's life."""
+        with driver.current(array.device):
+            flags = driver.bindings().CUstream_flags.CU_STREAM_NON_BLOCKING
+            return Session(array.device, int(driver.check(driver.bindings().cuStreamCreate(flags))))
 
     def describe(self) -> Mapping[str, str]:
         why = self.unavailable()

@@ -115,15 +115,16 @@ template <class U, int E, class G> __device__ __forceinline__ void unpack_span(c
 #endif
 #if !BRIQUETTE_HOST
   if constexpr (G::size == 1 && sizeof(U) <= 4) {
-    // two loads and a funnel shift for each value: fewer instructions than keeping what is left of a word. Reads up to two
-    // words behind the span, which the harness has room for.
+    // a window of two words and a funnel shift for each value. Reads up to two words behind the span, which the harness has
+    // room for.
     const uint32_t low = width >= 32 ? 0xffffffffu : (1u << width) - 1u;
-    uint32_t at = 0;
+    uint32_t first = in[0], second = in[1], at = 0;
+    in += 2;
     BRIQUETTE_UNROLL
     for (int m = 0; m < E; m++) {
-      const uint32_t *word = in + (at >> 5);
-      value[m] = U(__funnelshift_r(word[0], word[1], at) & low);
+      value[m] = U(__funnelshift_r(first, second, at) & low);
       at += width;
+      if (at >= 32) { at -= 32; first = second; second = *in++; }
     }
     return;
   }

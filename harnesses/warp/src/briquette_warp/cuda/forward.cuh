@@ -5,6 +5,10 @@
 #pragma once
 #include <briquette_warp/cuda/device.cuh>
 
+#ifndef briquette_doze  // a stress test puts delays here
+#define briquette_doze(salt)
+#endif
+
 namespace briquette {
 namespace device {
 
@@ -125,7 +129,9 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
     uint32_t total;
     uint32_t at = lead + block_sum(words, sums, total);  // its barrier also ends the use of the tile
     total += lead;
+    briquette_doze(1);
     f.lookback.announce(id, total);
+    briquette_doze(2);
     if constexpr (S::spread) at = g.broadcast(at, 0);
     uint32_t *out = reinterpret_cast<uint32_t *>(memory);
     uint8_t *metas = reinterpret_cast<uint8_t *>(out);

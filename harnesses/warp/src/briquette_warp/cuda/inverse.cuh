@@ -77,10 +77,10 @@ template <class C> __device__ __forceinline__ void inverse(const Inverse &f) {
     constexpr int M = int(Tail::Policy::meta_bytes);
     const uint8_t *params = f.params + C::tail_params;
     uint32_t *in = reinterpret_cast<uint32_t *>(memory);
-    const uint8_t *metas = reinterpret_cast<const uint8_t *>(in);
     const uint32_t words = f.sizes[id], lead = ((m + Tail::span - 1) / Tail::span * M + 3) / 4;
     const uint64_t base = chunk_offset(f.blocks, f.sizes, id);  // by each warp for itself: cheaper than a barrier
     bool sound = words >= lead && words <= uint32_t(C::most_words) && base + words <= f.words_held;
+    const uint8_t *metas = reinterpret_cast<const uint8_t *>(in);
     if (sound) for (uint32_t i = t; i < words; i += lanes) in[i] = f.words[base + i];
     __syncthreads();
     uint32_t meta[S::held], size[S::held], mine_words = 0;

@@ -1,0 +1,71 @@
+"""A walk over the stream: port values cut to pieces of whole chunks, and the pieces that stages give back put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arena import Streams
+from .errors import DeclarationError
+from .graph import NodePort
+from .ports import Chunked, PortType, PortValue
+
+
+@dataclass
+class Gathered:
+    """Puts the pieces a NumPy step makes together: streams where they belong, chunked values at the end."""
+
+    step: int
+    count: int
+    streams: Streams
+    on_host: bool
+    _streams: dict[NodePort, NDArray[Any]] = field(default_factory=dict)
+    _chunked: dict[NodePort, list[Chunked]] = field(default_factory=dict)
+
+    def add(self, port: NodePort, begin: int, end: int, value: PortValue) -> None:
+        """Take the piece of elements `begin` to `end` - 1; pieces come in stream order."""
+        if isinstance(value, Chunked):
+            self._chunked.setdefault(port, []).append(self.streams.lasting(value))
+        elif end - begin == self.count and not self.streams.places((port, self.step)):
+            self._streams[port] = self.streams.lasting(value)
+        else:
+            if port not in self._streams:
+                self._streams[port] = self._room(port, value.dtype)
+            self._streams[port][begin:end] = value
+
+    def _room(self, port: NodePort, dtype: np.dtype[Any]) -> NDArray[Any]:
+        if not self.on_host:  # the run's streams lie in a target's memory
+            return np.empty(self.count, dtype)
+        room: NDArray[Any] = self.streams.new((port, self.step), PortType(dtype.name), self.count)
+        return room
+
+    def found(self) -> dict[NodePort, PortValue]:
+        return {**self._streams, **{port: Chunked.concatenate(parts) for port, parts in self._chunked.items()}}
+
+
+@dataclass
+class Cutter:
+    """Cuts port values to a range of elements that begins at a chunk."""
+
+    values: Mapping[NodePort, PortValue]
+    chunk: int
+    pieces: bool
+    _offsets: dict[NodePort, NDArray[np.int64]] = field(default_factory=dict)
+
+    def __call__(self, port: NodePort, begin: int, end: int) -> PortValue:
+        value = self.values.get(port)
+        if value is None:
+            raise DeclarationError(f"the inverse needs {port[0]}.{port[1]}, which no stage gave back")
+        if not self.pieces:
+            return value
+        if isinstance(value, np.ndarray):
+            return value[begin:end]
+        if port not in self._offsets:
+            self._offsets[port] = np.concatenate([[0], np.cumsum(value.sizes, dtype=np.int64)])
+        first, last = begin // self.chunk, -(-end // self.chunk)
+        offsets = self._offsets[port]
+        return Chunked(value.sizes[first:last], value.words[offsets[first] : offsets[last]])
