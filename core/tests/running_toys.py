@@ -63,7 +63,7 @@ class ToyMemory(DeviceMemory):
         if out is None:
             return self._made("upload", array.copy())
         out.array[:] = array
-        return out  # type: ignore[no-any-return]
+        return out
 
     def download(self, array: Far, out: NDArray[Any] | None = None) -> NDArray[Any]:
         if out is None:
@@ -96,7 +96,7 @@ class Program(GroupProgram):
         for member in self._chain:
             made = dict(member.stage.forward({member.stage.inputs[0]: value}, self._scope(member, run)))
             value = made.pop(member.stage.outputs[0])
-            found.update({(member.node, p): Far(v) if self._far else v for p, v in made.items()})
+            found.update({(member.node, p): Far(np.asarray(v)) if self._far else v for p, v in made.items()})
         if self._fails:
             raise ArchiveError("a program that fails")
         assert run.out is not None

@@ -76,7 +76,7 @@ def test_an_unknown_preset_is_looked_up_as_one() -> None:
 
 
 def test_a_word_is_no_toml() -> None:
-    with pytest.raises(UsageError, match="'fast' is neither TOML text nor a name ending in .toml; give pathlib.Path"):
+    with pytest.raises(UsageError, match=r"'fast' is neither TOML text nor a name ending in \.toml; give pathlib\.Path"):
         bq.Pipeline.from_toml("fast")
 
 

@@ -113,6 +113,25 @@ def test_damage_elsewhere_in_raw_data() -> None:
         bq.decompress(bad, flat=slice(0, 1))
 
 
+@pytest.mark.parametrize(("target", "fusion"), WAYS)
+def test_damage_elsewhere_in_a_stream_of_codes(target: str, fusion: str) -> None:
+    registry = discovery.registry()
+    pipe = bq.chain(
+        registry.stage_class("linear-quantizer").from_parameters({"code_type": "int16"}),
+        registry.stage_class("lorenzo-1d").from_parameters({}),
+    )
+    x = (np.sin(np.arange(BLOCK + 3 * CHUNK) / 500) * 100).astype(np.float32)
+    blob = bytes(pipe.compress(x, 1e-2))
+    whole, archive = bq.decompress(blob, target="numpy"), Archive.open(blob)
+    stream = next(s for s in archive.segments if s.kind == "stream")
+    bad = bytearray(blob)
+    bad[stream.at.payload_at + 1000] ^= 4
+    for part in (slice(BLOCK, BLOCK + 1), slice(BLOCK + CHUNK - 1, None)):
+        assert bq.decompress(bad, flat=part, target=target, fusion=fusion).tobytes() == whole[part].tobytes()
+    with pytest.raises(ArchiveError, match=f"segment {stream.number}, block 0 of 2 is damaged"):
+        bq.decompress(bad, flat=slice(CHUNK, CHUNK + 1), target=target, fusion=fusion)
+
+
 # -- a stage that looks anywhere ---------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ from .arrays import Source, as_output, as_source, as_writable_bytes, in_memory
 from .bounds import BoundReport, compare, resolve
 from .errors import ArchiveError, BriquetteError, MissingPack, TargetUnavailable, UsageError
 from .executor import Checker, Executable
+from .fpenv import in_ieee
 from .graph import NodePort
 from .harness import Overflow, Sink
 from .pipeline import Pipeline
@@ -178,6 +179,7 @@ def compress(
     ).archive
 
 
+@in_ieee
 def compress_run(
     x: Any,
     eb: float | None = None,
@@ -317,6 +319,7 @@ def decompress(
     ).array
 
 
+@in_ieee
 def decompress_run(
     blob: Any,
     *,
@@ -437,6 +440,7 @@ def info(blob: Any) -> dict[str, Any]:
     return Archive.open(blob).summary()
 
 
+@in_ieee
 def verify(blob: Any, original: Any = None, *, target: str | None = None, threads: int | None = None) -> VerifyReport:
     """Check every checksum and, with the original at hand, the bound for every value, exactly.
 

@@ -14,6 +14,7 @@ from .archived import header_for
 from .arrays import Source
 from .errors import PipelineError, UsageError
 from .executor import Executable
+from .fpenv import in_ieee
 from .graph import NodePort
 from .harness import Overflow
 from .pipeline import Pipeline
@@ -53,6 +54,7 @@ class DeviceArchive:
     def dtype(self) -> str:
         return self.source.dtype
 
+    @in_ieee
     def to_bytes(self) -> bytes:
         """Return the archive, byte for byte what `compress` makes on any target."""
         header = header_for(self.pipeline, self.source, self.bound, self.record.state)
@@ -108,6 +110,7 @@ class DeviceArchive:
         return {p: v.cut(first, last) if isinstance(v, Chunked) else v[begin:end] for p, v in values.items()}
 
 
+@in_ieee
 def compress_on_device(
     x: Any,
     eb: float | None = None,

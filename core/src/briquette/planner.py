@@ -98,10 +98,11 @@ class _Planner:
         steps.sort(key=lambda s: rank[s.nodes[0]])  # a group waits for its head only
         together = {(a, b) for s in steps if s.kind == "fused" for a, b in zip(s.nodes, s.nodes[1:], strict=False)}
         elided = tuple((a, self.graph.nodes[a].outputs[0]) for a, _ in sorted(together, key=lambda e: rank[e[0]]))
+        inside = {(a, self.graph.nodes[a].outputs[0]) for s in steps for a in s.nodes[:-1]}  # of groups, and of walks in pieces
         if self.direction == "inverse":
             steps.reverse()
         why = tuple(EdgeReason(a, b, reason) for (a, b), reason in reasons.items())
-        return DirectionPlan(self.direction, tuple(steps), why, elided, self._buffers(steps, set(elided)))
+        return DirectionPlan(self.direction, tuple(steps), why, elided, self._buffers(steps, inside))
 
     # -- chains --------------------------------------------------------------------------------------------
 
@@ -225,7 +226,7 @@ class _Planner:
 
     # -- liveness ------------------------------------------------------------------------------------------
 
-    def _buffers(self, steps: Sequence[Step], elided: set[NodePort]) -> tuple[Buffer, ...]:
+    def _buffers(self, steps: Sequence[Step], inside: set[NodePort]) -> tuple[Buffer, ...]:
         """Return the lifetime of every port that is materialized; a group is one point in time."""
         at = {n: i for i, s in enumerate(steps) for n in s.nodes}
         last = len(steps) - 1
@@ -234,7 +235,7 @@ class _Planner:
             ports += [((node, p), self.types[node][p]) for p in self.graph.nodes[node].outputs]
         buffers = []
         for port, kind in ports:
-            if port in elided:
+            if port in inside:
                 continue
             readers = [at[n] for n, _ in self.graph.consumers.get(port, ())]
             source = at.get(port[0])

@@ -67,7 +67,7 @@ def fusion_mode(asked: str | None) -> str:
     mode = os.environ.get("BRIQUETTE_FUSION") or asked or "auto"
     if mode not in FUSION_MODES:
         source = ", which BRIQUETTE_FUSION asks for," if os.environ.get("BRIQUETTE_FUSION") else ""
-        raise LookupFailed(f"fusion {mode!r}{source} is unknown; use one of {', '.join(FUSION_MODES)}")
+        raise UsageError(f"fusion {mode!r}{source} is unknown; use one of {', '.join(FUSION_MODES)}")
     return mode
 
 

@@ -36,6 +36,18 @@ struct Inverse {
   uint64_t bad_chunk;  // result
 };
 
+/// A lane's array: on the stack, or, where it is large, one a thread for all calls (stacks of threads may be small).
+template <class T, int E, int Which, bool Large = (E > 4096)> struct LaneArray {
+  alignas(64) T own[E];
+  T (&get())[E] { return own; }
+};
+template <class T, int E, int Which> struct LaneArray<T, E, Which, true> {
+  T (&get())[E] {
+    alignas(64) static thread_local T kept[E];
+    return kept;
+  }
+};
+
 /// IEEE arithmetic whatever the calling thread has set: nearest rounding, no flush to zero.
 struct Arithmetic {
   fenv_t before;
@@ -64,9 +76,12 @@ template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const 
   constexpr int E = C::lane;
   typedef typename C::Source X;
   typedef typename C::First T;
-  alignas(64) X x[E];
-  alignas(64) T c[E];
-  alignas(64) uint8_t kept[E];
+  LaneArray<X, E, 0> own_x;
+  LaneArray<T, E, 1> own_c;
+  LaneArray<uint8_t, E, 2> own_kept;
+  auto &x = own_x.get();
+  auto &c = own_c.get();
+  auto &kept = own_kept.get();
   uint8_t *meta = reinterpret_cast<uint8_t *>(out);
   uint32_t *p = out;
   if constexpr (C::has_tail) p += words_for(uint64_t((m + C::Tail::span - 1) / C::Tail::span) * C::Tail::Policy::meta_bytes);
@@ -147,8 +162,10 @@ template <class C> __attribute__((noinline)) static bool decode_chunk(const Inve
   constexpr int E = C::lane;
   typedef typename C::Source X;
   typedef typename C::First T;
-  alignas(64) X x[E];
-  alignas(64) T c[E];
+  LaneArray<X, E, 0> own_x;
+  LaneArray<T, E, 1> own_c;
+  auto &x = own_x.get();
+  auto &c = own_c.get();
   const uint8_t *meta = reinterpret_cast<const uint8_t *>(in);
   const uint32_t *p = in, *const end = in + words;
   if constexpr (C::has_tail) {
