@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -91,3 +92,57 @@ def test_compare_counts_a_nan_where_a_number_was() -> None:
     report = compare(np.array([1.0, 2.0]), np.array([1.0, np.nan]), 1.0)
     assert report.violations == 1
     assert report.largest_error == math.inf
+
+
+TINY, TOP = 5e-324, sys.float_info.max
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "psnr"),
+    [
+        ([0.0, 1.0, 2.0], [0.0, 1.0, 2.0], math.inf),
+        ([0.0, 1.0], [0.1, 1.0], 20 * math.log10(1 / (0.1 / math.sqrt(2)))),
+        ([0.0, 1e200], [1e199, 1e200], 20 * math.log10(10 * math.sqrt(2))),  # the square overflows
+        ([0.0, 1e-200], [1e-201, 1e-200], 20 * math.log10(10 * math.sqrt(2))),  # the square underflows
+        ([0.0, 4 * TINY], [TINY, 4 * TINY], 20 * math.log10(4 * math.sqrt(2))),
+        ([0.0, TOP], [TINY, TOP], 20 * (math.log10(TOP) - math.log10(TINY) + math.log10(2) / 2)),
+        ([-TOP, TOP], [TOP, -TOP], 0.0),  # range and errors overflow
+        ([-TOP, TOP], [-TOP, TOP / 2], 20 * math.log10(4 * math.sqrt(2))),
+        ([0.0, 1.0], [np.nan, 1.0], -math.inf),
+        ([0.0, 1.0], [np.inf, 1.0], -math.inf),
+        ([np.nan, np.inf], [np.nan, np.inf], math.inf),
+    ],
+)
+def test_psnr_neither_overflows_nor_underflows(x: list[float], y: list[float], psnr: float) -> None:
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compare(np.array(x), np.array(y), 1.0).psnr == pytest.approx(psnr, rel=1e-12, abs=1e-9)
+
+
+def test_psnr_of_several_pieces_is_that_of_all() -> None:
+    n = 3 * (1 << 18)
+    x = np.zeros(n)
+    x[0] = TOP
+    for sizes in ((1e-300, 1e300, 1.0), (1e300, 1e-300, 0.0), (1.0, 2.0, 3.0), (0.0, 0.0, 1e-320)):
+        y = x + np.repeat(np.where(np.array(sizes) > 1e291, 0.0, sizes), 1 << 18)
+        y[1 :: 1 << 18] += sizes
+        errors = [Fraction(float(b)) - Fraction(float(a)) for a, b in zip(x[:: n // 3], y[:: n // 3], strict=True)]
+        bulk = [Fraction(float(y[at + 2])) for at in range(0, n, n // 3)]
+        one = [Fraction(float(y[at + 1])) for at in range(0, n, n // 3)]
+        square = sum(((1 << 18) - 2) * b**2 + o**2 + e**2 for b, o, e in zip(bulk, one, errors, strict=True)) / n
+        log = (math.log10(square.numerator) - math.log10(square.denominator)) / 2
+        with np.errstate(all="raise"):
+            found = compare(x, y, 1.0).psnr
+        assert found == pytest.approx(20 * (math.log10(TOP) - log), rel=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compare_under_settings_that_raise_finds_the_same(dtype: type) -> None:
+    top = np.finfo(dtype).max
+    x = np.array([0.0, top, -top, np.finfo(dtype).smallest_subnormal, np.nan, np.inf, 1.0], dtype)
+    y = np.array([1.0, -top, -top, 0.0, np.nan, np.inf, np.nan], dtype)
+    usual = compare(x, y, 1e-3)
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compare(x, y, 1e-3) == usual
+    assert usual.violations == 3

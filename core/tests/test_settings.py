@@ -77,7 +77,8 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("threads = 0", "setting threads = 0 from {}: it must be a whole number, 1 or more"),
+        ("threads = 0", "setting threads = 0 from {}: it must be a whole number, 1 to 1024"),
+        ("threads = 1025", "setting threads = 1025 from {}: it must be a whole number, 1 to 1024"),
         ("threads = 2.0", "setting threads = 2.0 from {}"),
         ("threads = true", "setting threads = True from {}"),
         ('target = ""', "setting target = '' from {}: it must be a name"),

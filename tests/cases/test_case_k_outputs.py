@@ -105,6 +105,33 @@ def test_k1_room_for_archives() -> None:
             bq.compress(x, 1e-3, out=bad)
 
 
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("target", ["numpy", "host"])
+def test_k1_an_output_over_the_input_or_the_archive_changes_nothing(step: int, target: str) -> None:
+    memory = np.zeros(200_000, np.uint8)
+    x = memory[: 4 * 12_000 * step].view(np.float32)[::step]
+    x[:] = np.sin(np.arange(12_000) / 30)
+    before = memory.copy()
+    for out in (memory, memoryview(memory)[40_000:]):
+        with pytest.raises(bq.BriquetteError, match="out= overlaps the array to compress"):
+            bq.compress(x, 1e-3, target=target, out=out)
+    for blob in (bq.compress(x, 1e-3, target=target), bq.compress(x, 1e-12, target=target)):
+        held = np.zeros(100_000, np.uint8)
+        held[: len(blob)] = np.frombuffer(blob, np.uint8)
+        with pytest.raises(bq.BriquetteError, match="out= overlaps the archive"):
+            bq.decompress(held[: len(blob)], target=target, out=held[: 4 * 12_000].view(np.float32))
+        assert bytes(held[: len(blob)]) == bytes(blob)
+    assert (memory == before).all()
+
+
+def test_k1_an_array_of_objects_gets_no_archive() -> None:
+    kept = object()
+    out = np.full(8_000, kept, object)
+    with pytest.raises(bq.BriquetteError, match="which holds references to objects"):
+        bq.compress(np.zeros(12_000, np.float32), 1e-3, out=out)
+    assert all(item is kept for item in out)
+
+
 @pytest.mark.parametrize("off", [-1, 1])
 @pytest.mark.parametrize(("shape", "dtype"), [("100,120", "float32"), ("100,120", ">f8")])
 def test_k1_raw_files_with_one_value_too_few_or_too_many(off: int, shape: str, dtype: str, tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import discovery
+from ._names import shown
 from .archive import Archive, ArchiveWriter, ChunkedSink, ChunkedView, Header, raw_size, write_raw
 from .archive.layout import RAW_CHUNK, stream_table_bytes
 from .archived import header_for, pipeline_of
-from .arrays import Source, as_output, as_source, as_writable_bytes, in_memory
+from .arrays import Source, as_output, as_source, as_writable_bytes, in_memory, memory_for
 from .bounds import BoundReport, compare, resolve
 from .errors import ArchiveError, BriquetteError, MissingPack, TargetUnavailable, UsageError
 from .executor import Checker, Executable
@@ -29,7 +30,7 @@ from .plan import Plan
 from .ports import Chunked, PortValue
 from .record import Bound, RunRecord
 from .region import Part, select
-from .selection import target_of, thread_count
+from .selection import check_options, target_of, thread_count
 
 #: bytes of an archive beyond those of its data, at most, less the checksums of large arrays (see `max_archive_bytes`)
 OVERHEAD = 1024
@@ -113,10 +114,13 @@ def as_pipeline(pipeline: str | os.PathLike[str] | Pipeline) -> Pipeline:
     """Return a pipeline from itself, a preset's name, or the path of a TOML file."""
     if isinstance(pipeline, Pipeline):
         return pipeline
-    name = os.fspath(pipeline)
-    if isinstance(pipeline, os.PathLike) or name.endswith(".toml"):
-        return Pipeline.from_toml(Path(name))
-    return _preset(discovery.registry(), name)
+    if isinstance(pipeline, os.PathLike):
+        return Pipeline.from_toml(pipeline)
+    if not isinstance(pipeline, str):
+        raise UsageError(
+            f"pipeline={shown(pipeline)} is a {type(pipeline).__name__}; give a preset's name, a TOML file's path or a Pipeline"
+        )
+    return Pipeline.from_toml(Path(pipeline)) if pipeline.endswith(".toml") else _preset(discovery.registry(), pipeline)
 
 
 @lru_cache(maxsize=64)
@@ -158,7 +162,7 @@ def compress(
     threads : int, optional
         Default: BRIQUETTE_NUM_THREADS, else what the target finds best.
     out : writable buffer, optional
-        Receives the archive; at least `max_archive_bytes(x)` bytes.
+        Receives the archive; at least `max_archive_bytes(x)` bytes, none of them the input's.
 
     Returns
     -------
@@ -194,18 +198,20 @@ def compress_run(
 ) -> CompressResult:
     """Compress as `compress` does and return the archive with its record and plan."""
     begin = time.perf_counter()
+    check_options(target, fusion, allocation, threads)
     pipe = as_pipeline(pipeline)
     bound = Bound(eb, mode) if eb is not None else pipe.bound
     source, target = placed(x, target)
     run = pipe.executable(source.dtype, target, fusion, allocation=allocation)
     count = thread_count(run.target, threads)
     blank = header_for(pipe, source, bound, {})
-    dest = None if out is None else as_writable_bytes(out, raw_size(blank))
-    record, view = _coded(run, pipe, source, bound, count, dest)
-    raw = view is None
-    if view is None:
-        view = write_raw(blank, _shaped(run.to_host(source.flat), source.shape), dest, map=_mapper(run, count))
-    archive = bytes(view) if out is None else view
+    dest = None if out is None else as_writable_bytes(out, raw_size(blank), x, source.flat)
+    with memory_for(source.nbytes, "the array to compress"):
+        record, view = _coded(run, pipe, source, bound, count, dest)
+        raw = view is None
+        if view is None:
+            view = write_raw(blank, _shaped(run.to_host(source.flat), source.shape), dest, map=_mapper(run, count))
+        archive = bytes(view) if out is None else view
     seconds = time.perf_counter() - begin
     record.report("", original_bytes=source.nbytes, archive_bytes=view.nbytes, seconds=seconds, raw=raw)
     discovery.hooks().run_finished(direction="forward", record=record)
@@ -297,7 +303,8 @@ def decompress(
     target, fusion, allocation, threads
         As for `compress`; any target reads any archive.
     out : array, optional
-        C-contiguous, of the archive's dtype and the shape of what is returned; receives the data and is returned.
+        C-contiguous, of the archive's dtype and the shape of what is returned, not over the archive; receives the data and is
+        returned.
 
     Raises
     ------
@@ -307,6 +314,8 @@ def decompress(
         Where a stage's pack is not installed; says what to install.
     UsageError
         For a `region`, `flat` or `out` that does not fit the archive.
+    OutOfMemory
+        Where this machine has no memory for the array; a part may fit.
 
     Notes
     -----
@@ -333,20 +342,24 @@ def decompress_run(
 ) -> DecompressResult:
     """Decompress as `decompress` does and return the array with the record and plan."""
     begin = time.perf_counter()
+    check_options(target, fusion, allocation, threads)
     archive = Archive.open(blob)
     header = archive.header
     dtype = np.dtype(header.byteorder + np.dtype(header.dtype).str[1:])
     part = select(header.shape, region, flat)
     what = "archive holds" if region is None and flat is None else "part is"
     given = None if out is None else as_output(out, dtype, part.shape, what)
-    if header.raw:
-        view = archive.stream(0, header.dtype)
-        view.verify(part.begin, part.end)
-        values = np.empty(part.count, dtype) if given is None else given
-        values[:] = view.cut(part.begin, part.end)
-        record, plan = RunRecord(), None
-    else:
-        values, record, plan = _decoded(archive, part, dtype, given, target, fusion, allocation, threads)
+    if given is not None and archive.overlaps(given):
+        raise UsageError("out= overlaps the archive, which would be overwritten while it is read; give other memory")
+    with memory_for(part.count * dtype.itemsize, "the array to decompress"):
+        if header.raw:
+            view = archive.stream(0, header.dtype)
+            view.verify(part.begin, part.end)
+            values = np.empty(part.count, dtype) if given is None else given
+            values[:] = view.cut(part.begin, part.end)
+            record, plan = RunRecord(), None
+        else:
+            values, record, plan = _decoded(archive, part, dtype, given, target, fusion, allocation, threads)
     array = out if given is not None else _shaped(values, part.shape)
     seconds = time.perf_counter() - begin
     record.report("", reconstructed_bytes=values.nbytes, archive_bytes=archive.nbytes, seconds=seconds)

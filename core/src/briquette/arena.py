@@ -7,13 +7,13 @@ between steps then. A run has its arena to itself: as many are made as runs of o
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
+from ._forklock import ForkLock
 from .graph import NodePort
 from .plan import Buffer
 from .ports import Chunked, PortType
@@ -101,12 +101,12 @@ class Arenas:
 
     def __init__(self) -> None:
         self._free: dict[Hashable, list[Any]] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def take(self, nbytes: int, memory: DeviceMemory | None, like: Any) -> Any:
         """Return an arena of `nbytes` or more where `like` lies; one that has become too small makes way for it."""
         found = None
-        with self._lock:
+        with self._lock.current:
             free = self._free.get(None if memory is None else memory.place(like), [])
             if free:
                 found = free.pop(next((i for i, a in enumerate(free) if a.nbytes >= nbytes), -1))
@@ -117,14 +117,14 @@ class Arenas:
 
     def give(self, arena: Any, memory: DeviceMemory | None, like: Any) -> None:
         """Take an arena back from a run that is over."""
-        with self._lock:
+        with self._lock.current:
             free = self._free.setdefault(None if memory is None else memory.place(like), [])
             free.append(arena)
             free.sort(key=lambda a: int(a.nbytes))
 
     def clear(self) -> None:
         """Free the arenas that no run has."""
-        with self._lock:
+        with self._lock.current:
             self._free.clear()
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import UnsupportedInput, UsageError
+from ._load import describe
+from .archive.layout import writable_bytes
+from .errors import OutOfMemory, UnsupportedInput, UsageError
 from .ports import STREAM_DTYPES
 from .target import DeviceMemory
 
@@ -49,7 +53,8 @@ def as_source(x: Any) -> Source:
     Raises
     ------
     UnsupportedInput
-        For masked and structured arrays and for dtypes nothing compresses; the message has the remedy.
+        For masked and structured arrays, for dtypes nothing compresses, and where `x` fails to hand over its data; the
+        message has the remedy.
     """
     array = _as_numpy(x)
     name = array.dtype.newbyteorder("=").name
@@ -81,25 +86,42 @@ def _little() -> bool:
 
 
 def _as_numpy(x: Any) -> NDArray[Any]:
-    if isinstance(x, np.ma.MaskedArray):
+    array = x if isinstance(x, (np.ndarray, np.generic)) else _handed_over(x)
+    if isinstance(array, np.ma.MaskedArray):
         raise UnsupportedInput("masked arrays are not supported: fill the mask first, x.filled(value)")
-    if isinstance(x, (np.ndarray, np.generic)):
-        return np.asarray(x)
-    if hasattr(x, "__dlpack__"):
-        try:
+    return np.asarray(array)
+
+
+def _handed_over(x: Any) -> NDArray[Any]:
+    """Return a foreign array as one of NumPy; `x` may raise anything."""
+    try:
+        if hasattr(x, "__dlpack__"):
             return np.from_dlpack(x)
-        except (BufferError, RuntimeError, TypeError) as exc:
-            raise UnsupportedInput(_no_exchange(x, exc)) from exc
-    if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
-        return np.asarray(x)
+        if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
+            return np.asanyarray(x)
+    except MemoryError as exc:
+        raise OutOfMemory(f"there is no memory for a {type(x).__name__} as an array of NumPy: {describe(exc)}") from exc
+    except Exception as exc:
+        raise UnsupportedInput(_no_exchange(x, exc)) from exc
     raise UnsupportedInput(f"a {type(x).__name__} is no array: pass numpy.asarray(x) with the dtype you mean")
 
 
 def _no_exchange(x: Any, error: Exception) -> str:
-    """Return why `numpy.from_dlpack` did not take `x`, and what to do."""
-    if hasattr(x, "__dlpack_device__") and int(x.__dlpack_device__()[0]) == _DLPACK_CPU:
-        return f"a {type(x).__name__} cannot be handed to NumPy: {error}; convert it to a dtype NumPy has, such as float32"
-    return f"a {type(x).__name__} that is not in host memory needs a target for its device: {error}"
+    """Return why NumPy did not take `x`, and what to do."""
+    if _is_elsewhere(x):
+        return f"a {type(x).__name__} that is not in host memory needs a target for its device: {describe(error)}"
+    return (
+        f"a {type(x).__name__} cannot be handed to NumPy: {describe(error)}; "
+        f"convert it to an array of a dtype NumPy has, such as float32"
+    )
+
+
+def _is_elsewhere(x: Any) -> bool:
+    """Whether `x` says that it lies in a device's memory."""
+    try:
+        return int(x.__dlpack_device__()[0]) != _DLPACK_CPU
+    except Exception:  # it does not say
+        return False
 
 
 def _remedy(dtype: np.dtype[Any]) -> str:
@@ -126,24 +148,50 @@ def as_output(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str 
     """
     if not isinstance(out, np.ndarray):
         raise UsageError(f"out= must be a NumPy array, not {type(out).__name__}")
+    if isinstance(out, np.ma.MaskedArray):
+        raise UsageError("out= must not be a masked array, which would hide part of the data; give its data, out.data")
     if out.dtype != dtype or out.shape != shape:
         raise UsageError(f"out= is {out.dtype} of shape {out.shape}, the {what} {dtype} of shape {shape}")
     if not (out.flags.c_contiguous and out.flags.writeable):
         raise UsageError("out= must be C-contiguous and writable")
-    return out.reshape(-1)
+    return np.asarray(out).reshape(-1)  # a matrix stays one of two dimensions
 
 
-def as_writable_bytes(out: Any, needed: int) -> memoryview:
-    """Return `out` as a byte view to write an archive into; it must hold the largest archive, `needed` bytes."""
+def as_writable_bytes(out: Any, needed: int, *inputs: Any) -> memoryview:
+    """Return `out` as a byte view to write an archive into.
+
+    Parameters
+    ----------
+    needed : int
+        Bytes of the largest archive, which `out` must hold.
+    *inputs : object
+        What is read meanwhile; NumPy arrays among these must not overlap `out`.
+
+    Raises
+    ------
+    UsageError
+        Where `out` is no buffer to write bytes to, too small, or shares memory with an input.
+    """
     try:
-        view = memoryview(out)
-    except TypeError:
-        raise UsageError(f"out= must be a writable buffer (bytearray, numpy array), not {type(out).__name__}") from None
-    if view.readonly or not view.c_contiguous:
-        raise UsageError("out= must be a C-contiguous, writable buffer")
+        view = writable_bytes(out)
+    except UsageError as exc:
+        raise UsageError(f"out= must be a C-contiguous, writable buffer of bytes (bytearray, uint8 array): {exc}") from exc
     if view.nbytes < needed:
         raise UsageError(f"out= holds {view.nbytes} bytes, the archive may need {needed}; see max_archive_bytes()")
-    return view.cast("B")
+    if any(isinstance(x, np.ndarray) and np.may_share_memory(x, view) for x in inputs):
+        raise UsageError("out= overlaps the array to compress, which would be overwritten while it is read; give other memory")
+    return view.data
+
+
+@contextmanager
+def memory_for(nbytes: int, what: str) -> Iterator[None]:
+    """Raise `OutOfMemory`, naming `what` takes `nbytes` bytes, where memory runs out inside the block."""
+    try:
+        yield
+    except OutOfMemory:
+        raise
+    except MemoryError as exc:
+        raise OutOfMemory(f"out of memory: {what} takes {nbytes} bytes ({describe(exc)})") from exc
 
 
 def element_count(shape: tuple[int, ...]) -> int:

@@ -109,7 +109,8 @@ class BoundReport:
     first_violation : int
         Flat index of the first of either kind, -1 where there is none.
     psnr : float
-        20 log10(range / rms error) in dB over the finite values; inf where all are exact.
+        20 log10(range / rms error) in dB over the finite values; inf where all are exact, -inf where one did not come back
+        finite.
     """
 
     violations: int
@@ -132,12 +133,13 @@ def compare(original: NDArray[Any], restored: NDArray[Any], eb: float) -> BoundR
     x, y = original.reshape(-1), restored.reshape(-1)
     bits = np.dtype(f"u{x.dtype.itemsize}")
     violations = specials = 0
-    largest, square, count, first = 0.0, 0.0, 0, -1
+    largest, first = 0.0, -1
+    mean = _RootMeanSquare()
     for at in range(0, x.size, _PIECE):
         raw, back = x[at : at + _PIECE], y[at : at + _PIECE]
         finite = np.isfinite(raw)
         differs = ~finite & (np.ascontiguousarray(raw).view(bits) != np.ascontiguousarray(back).view(bits))
-        with np.errstate(invalid="ignore", over="ignore"):
+        with np.errstate(all="ignore"):  # whatever the caller has set: overflow and rounding are accounted for
             a, b = raw.astype(np.float64), -back.astype(np.float64)
             hi = a + b
             part = hi - a
@@ -151,10 +153,50 @@ def compare(original: NDArray[Any], restored: NDArray[Any], eb: float) -> BoundR
             first = at + int(np.argmax(wrong))
         kept = size[finite]
         if kept.size:
-            largest = max(largest, float(np.nan_to_num(kept.max(), nan=math.inf)))
-            square += float(np.sum(kept * kept))
-            count += kept.size
-    over_all = extent(x)
-    width = max(over_all.hi - over_all.lo, 5e-324)
-    psnr = math.inf if square == 0.0 else 20 * math.log10(width) - 10 * math.log10(square / count)
+            worst = float(kept.max())
+            largest = max(largest, math.inf if math.isnan(worst) else worst)
+            if math.isfinite(worst):
+                mean.add(kept, worst)
+            else:
+                with np.errstate(all="ignore"):
+                    half = np.abs(a[finite] / 2 + b[finite] / 2)  # finite, for values that are
+                mean.add(half, float(half.max()), 2.0)
+    psnr = math.inf if largest == 0.0 else 20 * (_log_width(extent(x)) - mean.log10())
     return BoundReport(violations, specials, largest, first, psnr)
+
+
+def _log_width(over: Extent) -> float:
+    """Return the decimal logarithm of the range, which itself may be above the largest float64."""
+    width = over.hi - over.lo
+    return math.log10(max(width, 5e-324)) if math.isfinite(width) else math.log10(over.hi / 2 - over.lo / 2) + math.log10(2.0)
+
+
+class _RootMeanSquare:
+    """A root mean square, summed in units of the largest value so far: no square overflows, and none that counts underflows."""
+
+    def __init__(self) -> None:
+        self._unit = (1.0, 0.0)  # scale, and what it scales
+        self._sum = 0.0
+        self._count = 0
+
+    def add(self, values: NDArray[np.float64], largest: float, scale: float = 1.0) -> None:
+        """Take in ``scale * values``, which are not negative; `largest` is the maximum, above which `scale` is used."""
+        self._count += values.size
+        if largest == 0.0:
+            return
+        with np.errstate(all="ignore"):
+            found = float(np.sum(np.square(values / largest)))
+        unit = (scale, largest)
+        low, high = sorted((unit, self._unit))
+        ratio = low[1] / high[1] * (low[0] / high[0])
+        if high == unit:
+            self._sum, self._unit = self._sum * ratio * ratio + found, unit
+        else:
+            self._sum += found * ratio * ratio
+
+    def log10(self) -> float:
+        """Return the decimal logarithm; inf where a value was not finite."""
+        scale, largest = self._unit
+        if not (math.isfinite(largest) and math.isfinite(self._sum)):
+            return math.inf
+        return math.log10(scale) + math.log10(largest) + math.log10(self._sum / self._count) / 2

@@ -7,7 +7,6 @@ they are first asked for; one that fails is kept with its error, shown by `Regis
 from __future__ import annotations
 
 import difflib
-import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from . import settings as _settings
 from ._entries import Entry, Origin, Pack
+from ._forklock import ForkLock
 from ._load import guarded
 from ._packstatus import PackStatus, status
 from ._scan import BUILTIN, DISTRIBUTION, GROUPS, FoundPack, grouped, installed, normalized
@@ -52,7 +52,7 @@ class Registry:
 
     def __init__(self, packs: Iterable[FoundPack], disabled: Iterable[str] = ()) -> None:
         off = {normalized(name) for name in disabled}
-        self._lock = threading.RLock()  # loading a pack may look up what another one registers
+        self._lock = ForkLock(reentrant=True, lost=self._interrupted)  # loading a pack may look up what another one registers
         self._packs: list[Pack] = []
         self._index: dict[str, dict[str, list[Entry]]] = {group: {} for group in GROUPS}
         self._origins: dict[type[Stage], Origin] = {}
@@ -269,7 +269,7 @@ class Registry:
     def _only(self, candidates: Sequence[Entry], name: str) -> Entry:
         """Return the one candidate, leaving out those of packs that are refused; several are an error naming all."""
         if len(candidates) > 1:
-            with self._lock:
+            with self._lock.current:
                 candidates = [e for e in candidates if self._admit(e.pack)] or candidates
         if len(candidates) == 1:
             return candidates[0]
@@ -311,7 +311,7 @@ class Registry:
         """Load an entry unless that was done before; return whether its value may be used."""
         if entry.state == "loaded":
             return True
-        with self._lock:
+        with self._lock.current:
             return self._try_locked(entry)
 
     def _try_locked(self, entry: Entry) -> bool:
@@ -346,6 +346,14 @@ class Registry:
                 pack.admitted = False
                 raise
         return not pack.refusal
+
+    def _interrupted(self) -> None:
+        """In a forked child, forget what another thread was loading when the parent forked: it will not finish."""
+        for pack in self._packs:
+            pack.admitted = False
+            for entry in pack.entries:
+                if entry.state == "loading":
+                    entry.state = "unloaded"
 
     def _working(self, group: str, shared: bool = False) -> Iterator[Entry]:
         for key in sorted(self._index[group]):
@@ -406,7 +414,7 @@ def _warn_once(entry: Entry, text: str) -> None:
 
 
 _current: Registry | None = None
-_current_lock = threading.RLock()
+_current_lock = ForkLock(reentrant=True)
 
 
 def registry() -> Registry:
@@ -414,7 +422,7 @@ def registry() -> Registry:
     global _current
     found = _current
     if found is None:
-        with _current_lock:
+        with _current_lock.current:
             if _current is None:
                 _current = Registry.scan()
             found = _current
@@ -428,7 +436,7 @@ def refresh() -> Registry:
 
     importlib.invalidate_caches()
     fresh = Registry.scan()
-    with _current_lock:
+    with _current_lock.current:
         _current = fresh
     return fresh
 
@@ -437,12 +445,12 @@ def refresh() -> Registry:
 def use(replacement: Registry) -> Iterator[Registry]:
     """Make `registry` return `replacement` inside a ``with`` block, in all threads (for tests and embedding)."""
     global _current
-    with _current_lock:
+    with _current_lock.current:
         before, _current = _current, replacement
     try:
         yield replacement
     finally:
-        with _current_lock:
+        with _current_lock.current:
             _current = before
 
 

@@ -66,6 +66,10 @@ class FusionError(BriquetteError):
     """`fusion="force"` was asked for and an edge did not fuse; carries the reasons."""
 
 
+class OutOfMemory(BriquetteError, MemoryError):
+    """An array that this machine has no memory for; says how many bytes were wanted. The archive may be in order."""
+
+
 class CompileError(BriquetteError):
     """Generated source did not compile; names the pack that owns the policy at fault."""
 

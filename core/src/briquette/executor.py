@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ._forklock import ForkLock
 from .arena import ArenaLayout, Arenas, Streams, layout
 from .errors import ArchiveError, DeclarationError, UsageError
 from .graph import INPUT, INPUT_PORT, Graph, NodePort
@@ -44,7 +44,7 @@ class Executable:
     allocation: str = "minimal"
     _arenas: Arenas = field(default_factory=Arenas)
     _programs: dict[tuple[Direction, tuple[str, ...]], GroupProgram] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: ForkLock = field(default_factory=ForkLock)
 
     @property
     def graph(self) -> Graph:
@@ -56,7 +56,7 @@ class Executable:
         found = self._programs.get(key)
         if found is None:
             assert self.target is not None
-            with self._lock:
+            with self._lock.current:
                 found = self._programs.get(key)
                 if found is None:
                     members = chain_members(self.graph, self.plan.types, step.nodes, direction)

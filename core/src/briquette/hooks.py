@@ -8,7 +8,6 @@ first hook is called. One that cannot be loaded, or raises, is left out with a `
 from __future__ import annotations
 
 import inspect
-import threading
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pluggy
 
 from . import discovery
+from ._forklock import ForkLock
 from ._load import describe
 from .discovery import PackWarning
 from .errors import UsageError
@@ -76,12 +76,21 @@ class HookSpecs:
         """Return click commands that the command line adds to its own. Since HOOK_API 1."""
 
 
-_lock = threading.RLock()  # loading a plugin may start a run, which calls hooks
 _manager: pluggy.PluginManager | None = None
 _of: discovery.Registry | None = None
 _loading = False
 _own: dict[str, object] = {}
 _warned: set[tuple[str, str]] = set()
+
+
+def _interrupted() -> None:
+    """In a forked child, start over where another thread was loading plugins when the parent forked."""
+    global _of, _loading
+    if _loading:
+        _of, _loading = None, False
+
+
+_lock = ForkLock(reentrant=True, lost=_interrupted)  # loading a plugin may start a run, which calls hooks
 
 
 def manager() -> pluggy.PluginManager:
@@ -91,7 +100,7 @@ def manager() -> pluggy.PluginManager:
     found = _manager
     if found is not None and _of is registry and not _loading:
         return found
-    with _lock:
+    with _lock.current:
         if _manager is not None and (_of is registry or _loading):
             return _manager
         _manager, _of, _loading = pluggy.PluginManager(PROJECT), registry, True
@@ -152,7 +161,7 @@ def register(plugin: object, name: str) -> None:
     UsageError
         The name is taken, or the plugin implements a hook that does not exist, or with arguments that do not.
     """
-    with _lock:
+    with _lock.current:
         pm = manager()
         try:
             _register(pm, plugin, name)
@@ -163,7 +172,7 @@ def register(plugin: object, name: str) -> None:
 
 def unregister(name: str) -> None:
     """Remove a plugin that `register` added."""
-    with _lock:
+    with _lock.current:
         if name not in _own:
             raise UsageError(f"no plugin {name!r} was registered; there are: {', '.join(_own) or 'none'}")
         del _own[name]

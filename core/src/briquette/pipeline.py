@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Final
@@ -11,14 +10,15 @@ from typing import Any, Final
 import numpy as np
 
 from . import discovery, pipeline_toml
-from .arena import ALLOCATIONS
-from .errors import LookupFailed, PipelineError, UsageError
+from ._forklock import ForkLock
+from ._names import shown, unfit
+from .errors import LookupFailed, PipelineError, UnsupportedInput, UsageError
 from .executor import Executable
 from .graph import Edge, Graph
 from .plan import Plan
 from .planner import make_plan
 from .record import Bound
-from .selection import choose_target, fusion_mode
+from .selection import allocation_strategy, choose_target, fusion_mode
 from .stage import Stage
 
 _PLANS_KEPT: Final = 32
@@ -39,6 +39,8 @@ class Pipeline:
     """
 
     def __init__(self, title: str = "", description: str = "", bound: Bound | None = None) -> None:
+        if bound is not None and not isinstance(bound, Bound):
+            raise UsageError(f"bound={shown(bound)} is a {type(bound).__name__}; give a Bound, such as Bound(1e-3, 'rel')")
         self.title = title
         self.description = description
         self.bound = bound
@@ -46,7 +48,7 @@ class Pipeline:
         self._edges: list[Edge] | None = None
         self._graph: Graph | None = None
         self._executables: OrderedDict[tuple[str, str, str, int, str], Executable] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     # -- building ------------------------------------------------------------------------------------------
 
@@ -71,9 +73,14 @@ class Pipeline:
             stage = discovery.registry().stage_class(stage).from_parameters({})
         if not isinstance(stage, Stage):
             raise PipelineError(f"{stage!r} is no stage; give an object of a stage's class, or a stage's name")
+        if not isinstance(node, str):
+            raise PipelineError(f"node name {shown(node)} is a {type(node).__name__}; give a str")
         name = node or pipeline_toml.free_name(stage.name, self._nodes)
         if name in self._nodes or "." in name:
             raise PipelineError(f"node name {name!r} is taken, or has a dot in it")
+        problem = unfit(name)
+        if problem:
+            raise PipelineError(f"node name {problem}; archives hold no such name")
         self._nodes[name] = stage
         return name
 
@@ -92,7 +99,7 @@ class Pipeline:
     def graph(self) -> Graph:
         """The validated DAG."""
         if self._graph is None:
-            with self._lock:
+            with self._lock.current:
                 if self._graph is None:
                     self._graph = Graph.build(self._nodes, self._edges)
         return self._graph
@@ -120,14 +127,18 @@ class Pipeline:
         return pipe
 
     @staticmethod
-    def from_toml(source: str | Path) -> Pipeline:
+    def from_toml(source: str | os.PathLike[str]) -> Pipeline:
         """Load a pipeline from a TOML file (a path, or a string ending in ``.toml``) or from TOML text."""
-        if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith(".toml")):
+        if isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source and source.endswith(".toml")):
+            path = os.fsdecode(source)
             try:
-                text = Path(source).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as exc:
-                raise UsageError(f"cannot read the pipeline {source}: {getattr(exc, 'strerror', None) or exc}") from exc
-            return Pipeline.from_spec(pipeline_toml.loads(text, str(source)))
+                text = Path(path).read_text(encoding="utf-8")
+            except (OSError, ValueError) as exc:  # ValueError: not UTF-8, or a NUL in the path
+                name = path if path.isprintable() else repr(path)
+                raise UsageError(f"cannot read the pipeline {name}: {getattr(exc, 'strerror', None) or exc}") from exc
+            return Pipeline.from_spec(pipeline_toml.loads(text, path))
+        if not isinstance(source, str):
+            raise UsageError(f"{shown(source)} is a {type(source).__name__}; give the path of a TOML file, or TOML text as a str")
         if source.strip() and not set("\n=[#") & set(source):
             raise UsageError(
                 f"{source!r} is neither TOML text nor a name ending in .toml; give pathlib.Path({source!r}) for a file of "
@@ -138,6 +149,8 @@ class Pipeline:
     @staticmethod
     def from_preset(name: str) -> Pipeline:
         """Load the preset `name`."""
+        if not isinstance(name, str):
+            raise UsageError(f"{shown(name)} is a {type(name).__name__}; the name of a preset is a str")
         try:
             text = discovery.registry().preset(name)
         except LookupFailed:
@@ -173,11 +186,9 @@ class Pipeline:
         """
         chosen = choose_target(target)
         mode = fusion_mode(fusion)
-        strategy = allocation or ALLOCATIONS[0]
-        if strategy not in ALLOCATIONS:
-            raise LookupFailed(f"allocation {allocation!r} is unknown; use one of {', '.join(ALLOCATIONS)}")
+        strategy = allocation_strategy(allocation)
         key = (dtype, chosen.name if chosen else "numpy", mode, chunk or self.graph.chunk, strategy)
-        with self._lock:
+        with self._lock.current:
             found = self._executables.get(key)
             if found is not None and found.target is chosen:
                 self._executables.move_to_end(key)
@@ -187,7 +198,7 @@ class Pipeline:
         plan = make_plan(graph, dtype, chosen, harnesses.values(), mode, chunk)
         found = Executable(plan, chosen, harnesses, strategy)
         discovery.hooks().plan_made(plan=plan)
-        with self._lock:
+        with self._lock.current:
             self._executables[key] = found
             while len(self._executables) > _PLANS_KEPT:
                 self._executables.popitem(last=False)
@@ -196,11 +207,11 @@ class Pipeline:
     def plan(self, x: Any, target: str | None = None, fusion: str | None = None) -> Plan:
         """Return how this pipeline runs for an array, or for a dtype."""
         dtype = x.dtype if hasattr(x, "dtype") and not isinstance(x, type) else x  # numpy.float32 has one, a descriptor
-        return self.executable(np.dtype(dtype).newbyteorder("=").name, target, fusion).plan
+        return self.executable(_dtype_name(dtype), target, fusion).plan
 
     def compile(self, dtype: Any, target: str | None = None, fusion: str | None = None) -> None:
         """Compile what runs on arrays of `dtype`, into memory and the disk cache."""
-        self.executable(np.dtype(dtype).newbyteorder("=").name, target, fusion).compile()
+        self.executable(_dtype_name(dtype), target, fusion).compile()
 
     def compress(self, x: Any, eb: float | None = None, mode: str = "abs", **options: Any) -> bytes | memoryview:
         """Compress `x`; see `briquette.compress`, whose keyword arguments this takes."""
@@ -236,6 +247,13 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"Pipeline({self.title + ': ' if self.title else ''}{' + '.join(self._nodes)})"
+
+
+def _dtype_name(dtype: Any) -> str:
+    try:
+        return str(np.dtype(dtype).newbyteorder("=").name)
+    except Exception as exc:  # whatever NumPy, or a foreign object that it asks, makes of it
+        raise UnsupportedInput(f"{shown(dtype)} is no dtype of NumPy; give one such as 'float32', or an array") from exc
 
 
 def _rebuild(nodes: dict[str, Stage], edges: list[Edge] | None, bound: Bound | None, title: str, description: str) -> Pipeline:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from . import _toml
+from ._names import shown, unfit
 from .errors import PipelineError, UsageError
 from .params import Scalar
 from .record import Bound
@@ -66,6 +67,9 @@ class StageSpec:
             )
         if not self.node or "." in self.node:
             raise PipelineError(f"node name {self.node!r} of stage {self.stage!r} must not be empty nor contain a dot")
+        problem = unfit(self.node)
+        if problem:
+            raise PipelineError(f"node name {problem}; archives hold no such name")
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,8 @@ def free_name(stage: str, taken: Iterable[str]) -> str:
 
 def split_port(text: str) -> tuple[str, str]:
     """Return node and port of ``"node.port"``; raise `PipelineError` where it has another form."""
+    if not isinstance(text, str):
+        raise PipelineError(f"{shown(text)} is a {type(text).__name__}; give a str of the form node.port")
     node, dot, port = text.partition(".")
     if not (node and dot and port):
         raise PipelineError(f"{text!r} is not of the form node.port")

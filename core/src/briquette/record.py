@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from ._names import shown
 from .errors import ArchiveError, UsageError
 from .params import Scalar
 
@@ -30,14 +31,18 @@ class Bound:
     mode: str = "abs"
 
     def __post_init__(self) -> None:
-        if self.mode not in _ALIASES:
-            raise UsageError(f"mode {self.mode!r} is unknown; use one of {', '.join(_ALIASES)}")
+        if not isinstance(self.mode, str) or self.mode not in _ALIASES:
+            raise UsageError(f"mode {shown(self.mode)} is unknown; use one of {', '.join(_ALIASES)}")
+        if isinstance(self.eb, bool) or getattr(getattr(self.eb, "dtype", None), "kind", "") == "b":
+            raise UsageError(f"error bound {shown(self.eb)} is no number but a truth value; give one such as 1e-3")
         try:
             eb = float(self.eb)
-        except (TypeError, ValueError) as exc:
-            raise UsageError(f"error bound {self.eb!r} is not a number") from exc
+        except OverflowError as exc:
+            raise UsageError(f"error bound {shown(self.eb)} must be finite, and is beyond float64") from exc
+        except Exception as exc:  # __float__ may be foreign code
+            raise UsageError(f"error bound {shown(self.eb)} is not a number") from exc
         if not (math.isfinite(eb) and eb > 0.0):
-            raise UsageError(f"error bound {self.eb!r} must be finite and greater than zero (in float64 it is {eb!r})")
+            raise UsageError(f"error bound {shown(self.eb)} must be finite and greater than zero (in float64 it is {eb!r})")
         object.__setattr__(self, "eb", eb)
         object.__setattr__(self, "mode", _ALIASES[self.mode])
 

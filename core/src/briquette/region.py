@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from ._names import shown
 from .errors import UsageError
 from .plan import Plan
 
@@ -64,11 +65,13 @@ def select(shape: tuple[int, ...], region: Any, flat: Any) -> Part:
 def _indices(name: str, given: Any, length: int) -> tuple[int, int]:
     if not isinstance(given, slice):
         more = "; slice the other axes of the result" if isinstance(given, tuple) else ""
-        raise UsageError(f"{name}={given!r} is no slice; write {name}=slice(start, stop){more}")
+        raise UsageError(f"{name}={shown(given)} is no slice; write {name}=slice(start, stop){more}")
     try:
         begin, end, step = given.indices(length)
-    except (TypeError, ValueError) as exc:
-        raise UsageError(f"{name}={given} cannot slice anything: {exc}") from exc
+    except Exception as exc:  # __index__ may be foreign code
+        raise UsageError(f"{name}={shown(given)} cannot slice anything: {exc}") from exc
     if step != 1:
-        raise UsageError(f"{name}={given} has step {step}; only steps of 1 are decoded, so slice the result with the step")
+        raise UsageError(
+            f"{name}={shown(given)} has step {shown(step)}; only steps of 1 are decoded, so slice the result with the step"
+        )
     return begin, max(begin, end)

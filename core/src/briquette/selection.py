@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import Any, Final
 
@@ -9,8 +10,11 @@ import numpy as np
 
 from . import discovery
 from ._load import describe
+from ._names import shown
+from .arena import ALLOCATIONS
 from .errors import LookupFailed, TargetUnavailable, UsageError
 from .planner import FUSION_MODES
+from .settings import MAX_THREADS
 from .target import Target
 
 #: the reference target, which core itself is
@@ -27,6 +31,7 @@ def choose_target(name: str | None) -> Target | None:
     LookupFailed
         Where no such target is installed.
     """
+    name = _checked("target", name)
     if name is None:
         name = discovery.settings().target
     if name == REFERENCE:
@@ -57,14 +62,17 @@ def target_of(x: Any) -> Target | None:
     if isinstance(x, (np.ndarray, np.generic)):
         return None
     for target in discovery.registry().targets():
-        if target.memory is not None and target.memory.owns(x):
-            return target
+        try:
+            if target.memory is not None and target.memory.owns(x):
+                return target
+        except Exception:  # of the foreign object, which as_source reports when it asks for the data
+            continue
     return None
 
 
 def fusion_mode(asked: str | None) -> str:
     """Return the fusion mode; the environment's BRIQUETTE_FUSION overrides what the caller asked for."""
-    mode = os.environ.get("BRIQUETTE_FUSION") or asked or "auto"
+    mode = os.environ.get("BRIQUETTE_FUSION") or _checked("fusion", asked) or "auto"
     if mode not in FUSION_MODES:
         source = ", which BRIQUETTE_FUSION asks for," if os.environ.get("BRIQUETTE_FUSION") else ""
         raise UsageError(f"fusion {mode!r}{source} is unknown; use one of {', '.join(FUSION_MODES)}")
@@ -72,7 +80,42 @@ def fusion_mode(asked: str | None) -> str:
 
 
 def thread_count(target: Target | None, asked: int | None) -> int:
-    """Return how many threads a run uses; the NumPy reference uses one."""
-    if asked is not None and (not isinstance(asked, int) or asked < 1):
-        raise UsageError(f"threads must be a positive integer, not {asked!r}")
+    """Return how many threads a run uses; the NumPy reference uses one.
+
+    Raises
+    ------
+    UsageError
+        Where `asked` is no integer (of any kind but bool) from 1 to 1024, on whatever target.
+    """
+    if asked is not None:
+        try:
+            count = operator.index(asked)
+        except Exception:  # __index__ may be foreign code
+            count = 0
+        if isinstance(asked, bool) or not 1 <= count <= MAX_THREADS:
+            raise UsageError(f"threads must be an integer in 1 to {MAX_THREADS}, not {shown(asked)}")
+        asked = count
     return 1 if target is None else target.threads(asked if asked is not None else discovery.settings().threads)
+
+
+def allocation_strategy(asked: str | None) -> str:
+    """Return where streams between steps are to lie; by default each in memory of its own."""
+    strategy = _checked("allocation", asked) or ALLOCATIONS[0]
+    if strategy not in ALLOCATIONS:
+        raise LookupFailed(f"allocation {strategy!r} is unknown; use one of {', '.join(ALLOCATIONS)}")
+    return strategy
+
+
+def check_options(target: str | None, fusion: str | None, allocation: str | None, threads: int | None) -> None:
+    """Raise `UsageError` for options that no run could take; whether the target is there is for `choose_target` to say."""
+    _checked("target", target)
+    fusion_mode(fusion)
+    allocation_strategy(allocation)
+    thread_count(None, threads)
+
+
+def _checked(option: str, value: str | None) -> str | None:
+    """Return what the caller gave for `option`, which must be a name or None."""
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"{option}={shown(value)} is a {type(value).__name__}; give a name, a str, or None for the default")
+    return value

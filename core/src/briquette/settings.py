@@ -7,7 +7,7 @@ key           environment variable    value
 ============= ======================= ==========================================
 disable_packs BRIQUETTE_DISABLE_PACKS distributions to ignore, comma-separated
 target        BRIQUETTE_TARGET        default target
-threads       BRIQUETTE_NUM_THREADS   threads of the host target, at least 1
+threads       BRIQUETTE_NUM_THREADS   threads of the host target, 1 to 1024
 cache_dir     BRIQUETTE_CACHE_DIR     directory of compiled code
 ============= ======================= ==========================================
 """
@@ -22,6 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from .errors import UsageError
+
+#: threads of a run, at most
+MAX_THREADS: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ def _text(value: object) -> str:
 def _threads(value: object) -> int:
     if isinstance(value, str) and value.strip().isdecimal() and len(value.strip()) < 10:
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("must be a whole number, 1 or more")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_THREADS:
+        raise ValueError(f"must be a whole number, 1 to {MAX_THREADS}")
     return value
 
 

@@ -9,6 +9,7 @@ from typing import Final, cast
 
 import numpy as np
 
+from .._names import unfit
 from ..errors import ArchiveError, UsageError
 from ..params import Scalar
 from ..ports import STREAM_DTYPES
@@ -20,8 +21,6 @@ from .layout import DESCRIPTOR_BYTES, MAX_CHUNK, MAX_HEADER, RAW_CHUNK
 MAX_RANK: Final = 64
 #: stages of a pipeline, at most: planning takes the cube of their number
 MAX_STAGES: Final = 64
-#: characters of a name or version, at most
-MAX_NAME: Final = 255
 _REQUIRED = {"w": str, "d": str, "o": str, "s": list, "c": int, "t": dict, "g": bytes}
 _KNOWN = frozenset(_REQUIRED) | {"b", "p", "e"}
 
@@ -251,8 +250,9 @@ def _problem(h: Header) -> str | None:
     if len(h.stages) > MAX_STAGES:
         return f"the pipeline has {len(h.stages)} stages, of at most {MAX_STAGES}"
     for text in (h.core_version, *(t for s in h.stages for t in (s.node, s.stage, s.pack, s.pack_version))):
-        if len(text) > MAX_NAME or not text.isprintable():
-            return f"the name or version {text[:40]!r} has {len(text)} characters of at most {MAX_NAME}, or unprintable ones"
+        problem = unfit(text)
+        if problem:
+            return f"the name or version {problem}"
     nodes = {s.node for s in h.stages}
     if len(nodes) != len(h.stages) or "" in nodes:
         return f"the nodes {[s.node for s in h.stages]} are not unique, or one has no name"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -40,6 +41,10 @@ DESCRIPTOR_BYTES: Final = 40
 _PROLOGUE = struct.Struct("<8sHHHHQQII")
 _DESCRIPTOR = struct.Struct("<5Q")
 
+#: in the format of a buffer: names of fields, and items that are objects or addresses, of `struct` and `ctypes`
+_FIELD_NAME = re.compile(r":[^:]*:")
+_REFERENCE = re.compile(r"[OPXz&]|Z(?![fdg])")
+
 Bytes = NDArray[np.uint8]
 #: calls a function on every item, in parallel or not, and gives the results in order
 BlockMap = Callable[[Callable[[int], int], Sequence[int]], Iterable[int]]
@@ -76,18 +81,32 @@ def as_bytes(buffer: Any) -> Bytes:
     Raises
     ------
     UsageError
-        For an object without a buffer, or one whose memory is not contiguous.
+        For an object without a buffer, one whose memory is not contiguous or holds references, and masked arrays.
     """
+    if isinstance(buffer, np.ma.MaskedArray):
+        raise UsageError("a masked array cannot hold an archive; give its data, x.data")
+    if isinstance(buffer, np.ndarray) and not buffer.flags.c_contiguous:
+        raise UsageError(f"an array of strides {buffer.strides} cannot hold an archive; it must be contiguous")
     try:
-        if isinstance(buffer, np.ndarray):
-            if not buffer.flags.c_contiguous:
-                raise UsageError(f"an array of strides {buffer.strides} cannot hold an archive; it must be contiguous")
-            return np.asarray(buffer).reshape(-1).view(np.uint8)
-        return np.frombuffer(buffer, np.uint8) if memoryview(buffer).nbytes else np.empty(0, np.uint8)
-    except (TypeError, ValueError, BufferError) as exc:
-        if isinstance(exc, UsageError):
-            raise
+        view = memoryview(buffer)
+        held = _REFERENCE.search(_FIELD_NAME.sub("", view.format))
+        data: Bytes = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+    except Exception as exc:  # since Python 3.12 a buffer may be the work of any code
         raise UsageError(f"an archive cannot be in a {type(buffer).__name__}: {exc}; give a contiguous buffer of bytes") from exc
+    if held:
+        raise UsageError(
+            f"an archive cannot be in a {type(buffer).__name__} of format {view.format!r}, which holds references to objects; "
+            f"give a contiguous buffer of bytes"
+        )
+    return data
+
+
+def writable_bytes(out: Any) -> Bytes:
+    """Return `out` as `as_bytes` does, after checking that it can be written to."""
+    buf = as_bytes(out)
+    if len(buf) and not buf.flags.writeable:
+        raise UsageError(f"the output, a {type(out).__name__}, is read-only; give a writable buffer such as a bytearray")
+    return buf
 
 
 class Prologue(NamedTuple):

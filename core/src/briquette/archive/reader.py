@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from ..errors import ArchiveError
@@ -87,6 +88,10 @@ class Archive:
     def nbytes(self) -> int:
         """Bytes of the archive."""
         return len(self._data)
+
+    def overlaps(self, array: NDArray[Any]) -> bool:
+        """Whether `array` may share memory with the archive's bytes."""
+        return np.may_share_memory(self._data, array)
 
     def chunked(self, index: int) -> ChunkedView:
         """Return segment `index` as the value of a chunked port, its table verified.

@@ -23,13 +23,13 @@ from .layout import (
     Bytes,
     Descriptor,
     align,
-    as_bytes,
     blocks_of,
     chunked_table_bytes,
     chunks_of,
     seal_header,
     serial,
     stream_table_bytes,
+    writable_bytes,
 )
 
 _EMPTY: Final = Descriptor(0, 0, 0, 0, 0)
@@ -73,7 +73,7 @@ def write_raw(header: Header, data: NDArray[Any], out: Any = None, *, map: Block
         raise UsageError(f"an array {data.dtype.name}{data.shape} does not match the header {header.dtype}{header.shape}")
     header = header.as_raw()
     total = raw_size(header)
-    buf = _writable(out)[:total] if out is not None else np.empty(total, np.uint8)
+    buf = writable_bytes(out)[:total] if out is not None else np.empty(total, np.uint8)
     if len(buf) < total:
         raise UsageError(f"the output holds {len(buf)} bytes; this archive may need {total}")
     end = PROLOGUE_BYTES + len(header.encode(bytes(DESCRIPTOR_BYTES)))
@@ -135,7 +135,7 @@ class ArchiveWriter:
         self._sinks = sinks
         self._map = map
         limit = raw_size(header)
-        self._out: Bytes | None = None if out is None else _writable(out)[:limit]
+        self._out: Bytes | None = None if out is None else writable_bytes(out)[:limit]
         # tables are 64-bit words: an output at an odd address gets its bytes at the end
         direct = self._out is not None and self._out.__array_interface__["data"][0] % 8 == 0
         self._limit = limit if self._out is None else len(self._out)
@@ -280,13 +280,6 @@ class ArchiveWriter:
         self._segments.append(segment._replace(checksum=xxh3_64_intdigest(table.data)))
         self._backed = max(self._backed, segment.elements)
         self._end = segment.end
-
-
-def _writable(out: Any) -> Bytes:
-    buf = as_bytes(out)
-    if not buf.flags.writeable:
-        raise UsageError(f"the output, a {type(out).__name__}, is read-only; give a writable buffer such as a bytearray")
-    return buf
 
 
 def _stream_table(payload: Bytes, block_bytes: int, map: BlockMap) -> NDArray[np.uint64]:

@@ -137,8 +137,8 @@ class CudaProgram(GroupProgram):
     def capacity(self, work: Enqueued) -> dict[NodePort, Placed]:
         """Return a run's values with all the room they have, for kernels that are told the sizes on the device."""
         tail, chunks = self._parts.members[-1], work.run.chunks
-        main = _placed(work.session, chunks, work.tables, work.words, work.words.size)
-        found = {(tail.node, tail.stage.outputs[0]): replace(main, control=work.control, nodes=self._nodes)}
+        main = _placed(work.session, chunks, work.tables, work.words, work.words.size, work.control, self._nodes)
+        found = {(tail.node, tail.stage.outputs[0]): main}
         if self._parts.side is not None and work.side is not None:
             found[self._parts.side] = _placed(work.session, chunks, work.side.tables, work.side.words, work.side.words.size)
         return found
@@ -223,8 +223,7 @@ class CudaProgram(GroupProgram):
         found: dict[NodePort, Any] = {}
         tail = parts.members[-1]
         if parts.coder:
-            value = _placed(session, run.chunks, work.tables, work.words, int(work.head[WORDS]))
-            value = replace(value, control=work.control, nodes=self._nodes)
+            value = _placed(session, run.chunks, work.tables, work.words, int(work.head[WORDS]), work.control, self._nodes)
             found[tail.node, tail.stage.outputs[0]] = self._deliver(session, value, run)
         else:
             found[tail.node, tail.stage.outputs[0]] = run.out
@@ -378,11 +377,15 @@ class CudaProgram(GroupProgram):
         return placed
 
 
-def _placed(session: Any, chunks: int, tables: Any, words: Any, used: int) -> Placed:
+def _placed(
+    session: Any, chunks: int, tables: Any, words: Any, used: int, control: Any = None, nodes: tuple[str, ...] = ()
+) -> Placed:
     """Return what a kernel has written: block offsets, then sizes in `tables`, and the words used of `words`."""
     blocks = -(-chunks // 64)
     return Placed(
         session.array(chunks, "uint32", tables, 8 * blocks),
         session.array(used, "uint32", words.owner),
         session.array(blocks, "uint64", tables),
+        control,
+        nodes,
     )

@@ -107,6 +107,12 @@ def is_device_array(x: Any) -> bool:
     return getattr(x, "__cuda_array_interface__", None) is not None
 
 
+def device_of(x: Any) -> int:
+    """Return the ordinal of the device that a device array lies on; 0 where its maker does not say."""
+    where = getattr(x, "__dlpack_device__", None)
+    return int(where()[1]) if where is not None else int(getattr(x, "device_id", 0))
+
+
 def view_of(x: Any, stream: int) -> DeviceArray:
     """Return the caller's device array, ordered before what `stream` does next.
 

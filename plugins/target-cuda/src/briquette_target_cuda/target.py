@@ -14,7 +14,7 @@ from briquette.cache import Cache
 from briquette.target import DeviceMemory, KernelSource, Module, Target
 
 from . import driver
-from .arrays import DEFAULT_STREAM, DeviceArray, Memory, is_device_array, view_of
+from .arrays import DEFAULT_STREAM, DeviceArray, Memory, device_of, is_device_array, view_of
 from .compiler import compiled
 from .ring import ring_of
 
@@ -141,8 +141,7 @@ class CudaMemory(DeviceMemory):
 
     def view(self, x: Any, stream: Any = None) -> DeviceArray:
         handle = stream_handle(stream)
-        device = getattr(getattr(x, "device", None), "id", None)
-        with driver.current(device if isinstance(device, int) else 0):
+        with driver.current(device_of(x)):
             return view_of(x, handle)
 
     def empty(self, count: int, dtype: str, like: Any = None) -> DeviceArray:
