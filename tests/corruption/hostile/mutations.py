@@ -10,6 +10,7 @@ from typing import Any, Final
 from briquette.archive import Archive
 from briquette.archive.layout import PROLOGUE_BYTES
 from briquette.archive.tools import edit_header
+from briquette.errors import UsageError
 
 Zone = tuple[int, int]
 
@@ -132,7 +133,11 @@ def edit(rng: Random, data: bytes) -> bytes:
         for _ in range(rng.randint(1, 3)):
             _change(rng, fields)
 
-    return edit_header(data, change)
+    while True:
+        try:
+            return edit_header(data, change)
+        except UsageError:  # nested deeper than CBOR is written: no header to try, so draw again
+            continue
 
 
 def _change(rng: Random, fields: dict[str, Any]) -> None:

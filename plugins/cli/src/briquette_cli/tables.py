@@ -118,7 +118,7 @@ def rate_words(nbytes: int, seconds: float) -> str:
 def decibels(psnr: float | None) -> str:
     if psnr is None:
         return "-"
-    return "exact" if math.isinf(psnr) else f"{psnr:.1f}"
+    return "exact" if psnr == math.inf else f"{psnr:.1f}"
 
 
 def psnr_words(psnr: float | None) -> str:
