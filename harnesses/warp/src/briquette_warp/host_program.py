@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -93,7 +94,7 @@ class HostProgram(GroupProgram):
         tail = parts.members[-1]
         port = (tail.node, tail.stage.outputs[0])
         if sink is not None:
-            found[port] = Chunked(sizes, room[: self._join(room, made)])
+            found[port] = Chunked(sizes, room[: self._join(room, made, run.threads)])
         else:
             assert run.out is not None
             found[port] = run.out
@@ -139,8 +140,7 @@ class HostProgram(GroupProgram):
                 part.side = grown
         return part
 
-    @staticmethod
-    def _join(room: Words, made: list[_Part]) -> int:
+    def _join(self, room: Words, made: list[_Part], threads: int) -> int:
         """Move the ranges' payloads together at the front of the room; return the words in all."""
         starts = np.cumsum([0, *(p.used for p in made)])
         if starts[-1] > room.size:
@@ -150,8 +150,13 @@ class HostProgram(GroupProgram):
             for part in made[1:]:
                 part.words = part.words[: part.used].copy()
         for i, part in enumerate(made):  # in order: a payload only moves down, over what has been moved already
-            if part.words.ctypes.data != room.ctypes.data + 4 * int(starts[i]):
-                room[starts[i] : starts[i + 1]] = part.words[: part.used]
+            to, source = room[starts[i] : starts[i + 1]], part.words[: part.used]
+            if not part.used or source.ctypes.data == to.ctypes.data:
+                continue
+            if np.may_share_memory(to, source):
+                to[:] = source
+            else:
+                self._target.map(partial(_copy, to, source, threads), range(threads), threads)
         return int(starts[-1])
 
     # -- decompression -------------------------------------------------------------------------------------
@@ -194,6 +199,12 @@ class HostProgram(GroupProgram):
 
         self._target.map(work, _blocks(run.chunks), run.threads)
         return out
+
+
+def _copy(to: Words, source: Words, threads: int, i: int) -> None:
+    """Copy a thread's share of `source`."""
+    begin, end = to.size * i // threads, to.size * (i + 1) // threads
+    to[begin:end] = source[begin:end]
 
 
 def _ranges(chunks: int, threads: int) -> list[tuple[int, int]]:
