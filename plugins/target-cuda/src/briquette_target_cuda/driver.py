@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 from functools import lru_cache
 from types import ModuleType
@@ -107,8 +106,3 @@ def attribute(device: int, name: str) -> int:
 
 def capability(device: int) -> tuple[int, int]:
     return attribute(device, "COMPUTE_CAPABILITY_MAJOR"), attribute(device, "COMPUTE_CAPABILITY_MINOR")
-
-
-def address(array: Any) -> int:
-    """Return where a ctypes object lies."""
-    return ctypes.addressof(array)
