@@ -10,7 +10,6 @@ before, so that what is timed is an ``abs`` run. Bandwidth of a device-to-device
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import re
 import statistics
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import cupy as cp
+from field_module import load_fields
 
 import briquette as bq
 from briquette.bounds import Extent, range_bound
@@ -78,11 +78,7 @@ def main() -> None:
     parser.add_argument("--names", nargs="*")
     parser.add_argument("--bounds", nargs="*", type=float, default=[1e-2, 1e-3, 1e-4])
     args = parser.parse_args()
-    spec = importlib.util.spec_from_file_location("fields", args.fields)
-    assert spec is not None
-    assert spec.loader is not None
-    fields = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fields)
+    fields = load_fields(args.fields)
     a, b = cp.empty(1 << 29, cp.uint8), cp.empty(1 << 29, cp.uint8)
     copy = 2 * a.nbytes / 1e6 / median_ms(lambda: cp.copyto(b, a))
     name = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()

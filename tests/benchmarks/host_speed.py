@@ -9,7 +9,6 @@ are interleaved, so that what else the machine does meets all alike; medians are
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import platform
 import re
 import statistics
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from field_module import load_fields
 
 import briquette as bq
 from briquette.selection import choose_target
@@ -55,11 +55,7 @@ def main() -> None:
     parser.add_argument("--prototype", type=Path, help="the prototype's source; left out: no comparison")
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
-    spec = importlib.util.spec_from_file_location("fields", args.fields)
-    assert spec is not None
-    assert spec.loader is not None
-    fields = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fields)
+    fields = load_fields(args.fields)
     x = fields.make("turb3d", (256, 256, 256)).reshape(-1)
     holes = x.copy()
     holes[np.random.default_rng(0).random(x.size) < 0.01] = np.nan

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from . import discovery
 from ._names import shown
-from .archive import Archive, ArchiveWriter, ChunkedSink, ChunkedView, Header, raw_size, write_raw
+from .archive import Archive, ArchiveWriter, ChunkedSink, ChunkedView, raw_size, write_raw
 from .archive.layout import RAW_CHUNK, stream_table_bytes
 from .archived import header_for, pipeline_of
 from .arrays import Source, as_output, as_source, as_writable_bytes, in_memory, memory_for
@@ -488,8 +488,3 @@ def _mapper(run: Executable, threads: int) -> Callable[[Callable[[int], int], It
         return run.target.map(work, list(items), threads)
 
     return mapped
-
-
-def header_of(blob: Any) -> Header:
-    """Return the verified header of an archive."""
-    return Archive.open(blob).header

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -192,7 +191,3 @@ def memory_for(nbytes: int, what: str) -> Iterator[None]:
         raise
     except MemoryError as exc:
         raise OutOfMemory(f"out of memory: {what} takes {nbytes} bytes ({describe(exc)})") from exc
-
-
-def element_count(shape: tuple[int, ...]) -> int:
-    return math.prod(shape)

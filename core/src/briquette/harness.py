@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-import numpy as np
-
 from .declare import FusedOp, FusionSpec
 from .errors import PipelineError
-from .ports import Chunked, PortType, PortValue, Words
+from .ports import PortType, PortValue, Words
 from .record import Bound, RunRecord
 from .stage import Stage
 from .target import Target
@@ -124,8 +122,3 @@ class Harness(ABC):
     def gain(self, chain: Sequence[Member]) -> int:
         """Return the launches that fusing `chain` removes; a group is installed when this is positive."""
         return len(chain) - 1
-
-
-def empty_chunked(chunks: int) -> Chunked:
-    """Return a chunked value without words."""
-    return Chunked(np.zeros(chunks, np.uint32), np.empty(0, np.uint32))

@@ -64,12 +64,11 @@ class DeviceArchive:
                 add_value(writer, self._run.to_host(self._values[port]), self.source.flat.size)
             return bytes(writer.finish())
         except Overflow:
-            data = self.decompress() if self.bound is None else None
-            if data is None:
+            if self.bound is not None:  # the data themselves are gone: what can be decoded is not them
                 raise UsageError(
                     "coded, this array takes more bytes than its data: use compress, which then holds the data raw"
                 ) from None
-            host = np.asarray(self._run.to_host(data)).reshape(self.source.shape)
+            host = np.asarray(self._run.to_host(self.decompress())).reshape(self.source.shape)
             return bytes(write_raw(header, host))
 
     def decompress(self, out: Any = None, *, region: slice | None = None, flat: slice | None = None) -> Any:

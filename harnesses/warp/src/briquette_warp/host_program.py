@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from briquette.errors import ArchiveError
 from briquette.graph import NodePort
 from briquette.harness import Direction, GroupProgram, GroupRun, Overflow
+from briquette.outliers import max_chunk_words
 from briquette.ports import Chunked, PortValue, Words
 from briquette.target import Module, Target
 
@@ -134,7 +135,7 @@ class HostProgram(GroupProgram):
             if status == WORDS_FULL:
                 raise Overflow
             if status == SIDE_FULL:
-                worst = _most_side_words(run.chunk, source.dtype.itemsize)
+                worst = max_chunk_words(run.chunk, source.dtype.itemsize)
                 grown = np.empty(max(2 * part.side.size, 4 * worst), np.uint32)
                 grown[: part.side_used] = part.side[: part.side_used]
                 part.side = grown
@@ -228,7 +229,3 @@ def _offsets(value: PortValue, chunks: int, port: str) -> NDArray[np.int64]:
     if offsets[-1] != value.words.size:
         raise ArchiveError(f"the chunk sizes of {port} add up to {offsets[-1]} words, {value.words.size} are there")
     return offsets
-
-
-def _most_side_words(chunk: int, item: int) -> int:
-    return 3 + -(-2 * chunk // 4) + -(-item * chunk // 4)
