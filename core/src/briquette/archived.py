@@ -39,8 +39,9 @@ def _written(pipe: Pipeline) -> tuple[tuple[StageEntry, ...], tuple[ArchivedEdge
     for node, stage in pipe.graph.nodes.items():
         origin = registry.stage_origin(type(stage))
         stages.append(StageEntry(node, stage.name, origin.distribution, stage.format_version, origin.version, stage.parameters()))
-    edges = None if pipe.graph.linear else tuple(ArchivedEdge(e.src, e.src_port, e.dst, e.dst_port) for e in pipe.graph.edges)
-    return tuple(stages), edges
+    beside = pipe.graph.beside_chain  # a linear chain is not written out
+    edges = pipe.graph.edges if beside is None else beside
+    return tuple(stages), tuple(ArchivedEdge(e.src, e.src_port, e.dst, e.dst_port) for e in edges) or None
 
 
 def pipeline_of(header: Header) -> Pipeline:
@@ -73,9 +74,7 @@ def _pipeline(registry: discovery.Registry, key: tuple[StageKey, ...], edges: tu
         except (BriquetteError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as exc:
             raise ArchiveError(f"the archive's parameters of stage {qualified} are impossible: {exc}") from exc
     try:
-        graph = Graph.build(
-            nodes, None if edges is None else [Edge(e.src_node, e.src_port, e.dst_node, e.dst_port) for e in edges]
-        )
+        graph = Graph.build(nodes, [Edge(e.src_node, e.src_port, e.dst_node, e.dst_port) for e in edges or ()])
     except BriquetteError as exc:
         raise ArchiveError(f"the archive's stages make no pipeline: {exc}") from exc
     return Pipeline.of(graph)

@@ -22,6 +22,7 @@ from .planner import chain_members
 from .ports import Chunked, PortType, PortValue
 from .record import Bound, RunRecord
 from .stage import PrimeContext, Scope
+from .tails import tail_of
 from .target import DeviceMemory, Target
 
 #: elements a walk of NumPy stages takes at a time: large enough to hide call overhead, small enough for the cache
@@ -167,7 +168,11 @@ class Executable:
         return record, {p: values[p] for p in self.graph.sinks}
 
     def _prime(self, step: Step, values: dict[NodePort, Any], record: RunRecord, bound: Bound | None, count: int) -> None:
-        for node in step.nodes:
+        behind = (n for node in step.nodes for n in self.graph.tails.get(node, ()))  # a selector asks what follows for its cost
+        for node in (*step.nodes, *behind):
+            if node in record.primed:
+                continue
+            record.primed.add(node)
             stage = self.graph.nodes[node]
             port = self.graph.sources[node, stage.inputs[0]]
             source = self._on_host(port, values) if port in values else None
@@ -248,21 +253,21 @@ class Executable:
     ) -> dict[NodePort, PortValue]:
         step = self.plan.forward.steps[index]
         for node in step.nodes:
-            for name in self.graph.nodes[node].inputs:
+            for name in self.graph.inputs(node):
                 if self.graph.sources[node, name] in values:
                     self._on_host(self.graph.sources[node, name], values)
         made = Gathered(index, count, streams, self.memory is None)
+        inner = self.graph.inside(step.nodes)
         for begin, end in self._pieces(step, count):
             local: dict[NodePort, PortValue] = {}
             for node in step.nodes:
                 stage = self.graph.nodes[node]
-                inputs = {p: self._input(node, p, values, local, begin, end, step) for p in stage.inputs}
-                outputs = stage.forward(inputs, self._scope(node, record, end - begin))
+                inputs = {p: self._input(node, p, values, local, begin, end, step) for p in self.graph.inputs(node)}
+                outputs = stage.forward(inputs, self._scope(node, record, end - begin, forward=True))
                 for port in stage.outputs:
                     local[node, port] = _check_value(
                         outputs[port], self.plan.types[node][port], node, port, end - begin, self.plan.chunk
                     )
-            inner = {self.graph.sources[n, self.graph.nodes[n].inputs[0]] for n in step.nodes[1:]}
             for key, value in local.items():
                 if key not in inner:
                     made.add(key, begin, end, value)
@@ -293,9 +298,11 @@ class Executable:
         if key in local:
             return local[key]
         value = values[key]
-        if isinstance(value, np.ndarray) and len(step.nodes) > 1:
-            return value[begin:end]
-        return value
+        if len(step.nodes) == 1:
+            return value
+        if isinstance(value, Chunked):
+            return value.cut(begin // self.plan.chunk, -(-end // self.plan.chunk))
+        return value[begin:end]
 
     # -- decompression -------------------------------------------------------------------------------------
 
@@ -408,6 +415,7 @@ class Executable:
         step = self.plan.inverse.steps[index]
         made = Gathered(index, count, streams, self.memory is None)
         cut = Cutter(values, self.plan.chunk, len(step.nodes) > 1)
+        inner = self.graph.inside(step.nodes)
         for begin, end in self._pieces(step, count):
             local: dict[NodePort, PortValue] = {}
             for node in reversed(step.nodes):
@@ -416,10 +424,14 @@ class Executable:
                 for port in stage.outputs:
                     outputs[port] = local[node, port] if (node, port) in local else cut((node, port), begin, end)
                 inputs = stage.inverse(outputs, self._scope(node, record, end - begin))
+                for port in self.graph.inputs(node):
+                    if port in stage.optional_inputs and port not in inputs:
+                        raise DeclarationError(
+                            f"the inverse of {node!r} did not give back its input {port!r}, which is connected"
+                        )
                 for port, value in inputs.items():
                     kind = self.plan.types[node][port]
                     local[self.graph.sources[node, port]] = _check_value(value, kind, node, port, end - begin, self.plan.chunk)
-            inner = {self.graph.sources[n, self.graph.nodes[n].inputs[0]] for n in step.nodes[1:]}
             for key, value in local.items():
                 if key == (INPUT, INPUT_PORT) and out is not None and isinstance(value, np.ndarray):
                     out[begin:end] = value
@@ -440,8 +452,9 @@ class Executable:
         for begin in range(0, count, size):
             yield begin, min(begin + size, count)
 
-    def _scope(self, node: str, record: RunRecord, count: int) -> Scope:
-        return Scope(record.of(node), self.plan.types[node], count, self.plan.chunk, partial(record.tally, node))
+    def _scope(self, node: str, record: RunRecord, count: int, forward: bool = False) -> Scope:
+        tail = tail_of(self.plan, node, record) if forward and node in self.graph.tails else None
+        return Scope(record.of(node), self.plan.types[node], count, self.plan.chunk, partial(record.tally, node), tail)
 
     def _drop(self, plan: DirectionPlan, step: int, values: dict[NodePort, PortValue]) -> None:
         """Free the buffers that no later step reads."""

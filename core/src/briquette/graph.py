@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from .declare import FusionAccess, FusionSpec
 from .errors import DeclarationError, PipelineError
-from .ports import PortType
+from .ports import STREAM_DTYPES, PortType
 from .stage import Stage
 
 #: the pipeline's input, as a source of edges
@@ -47,7 +48,9 @@ class Graph:
     nodes : mapping of node name to Stage
         In the order they were added.
     edges : tuple of Edge
-        Without the edge from the pipeline's input where that is implied (see `build`).
+        With the edge from the pipeline's input, which may be implied (see `build`).
+    linear : bool
+        Whether the edges connect the main ports of the nodes one after another, and nothing else.
 
     Raises
     ------
@@ -61,12 +64,21 @@ class Graph:
 
     @staticmethod
     def build(nodes: Mapping[str, Stage], edges: Iterable[Edge] | None) -> Graph:
-        """Return the graph; `edges` None connects the nodes' main ports one after another."""
+        """Return the graph.
+
+        `edges` None connects the nodes' main ports one after another, and optional inputs that fit to the side ports of
+        their name (`side_edges`). Edges of which none ends at a main input come beside the chain of main ports.
+        """
         if not nodes:
             raise PipelineError("a pipeline needs at least one stage")
         names = list(nodes)
         implied = chain_edges(nodes)
-        all_edges = implied if edges is None else list(edges)
+        if edges is None:
+            all_edges = [*implied, *side_edges(nodes)]
+        else:
+            all_edges = list(edges)
+            if not any(e.dst in nodes and e.dst_port == nodes[e.dst].inputs[0] for e in all_edges):
+                all_edges = [*implied, *all_edges]
         _check_ports(nodes, all_edges)
         fed = {(e.dst, e.dst_port) for e in all_edges}
         open_ports = [(n, p) for n in names for p in nodes[n].inputs if (n, p) not in fed]
@@ -88,6 +100,7 @@ class Graph:
             set(all_edges) == {Edge(INPUT, INPUT_PORT, names[0], nodes[names[0]].inputs[0]), *implied},
         )
         _ = graph.order  # finds cycles
+        _ = graph.tails  # finds selectors without a coder
         return graph
 
     @cached_property
@@ -127,6 +140,44 @@ class Graph:
             found.setdefault((e.src, e.src_port), []).append((e.dst, e.dst_port))
         return {k: tuple(v) for k, v in found.items()}
 
+    def inputs(self, node: str) -> tuple[str, ...]:
+        """Return the inputs of a node that are connected: all but optional ones that are not."""
+        stage = self.nodes[node]
+        return (*stage.inputs, *(p for p in stage.optional_inputs if (node, p) in self.sources))
+
+    @cached_property
+    def side(self) -> tuple[Edge, ...]:
+        """The edges into optional inputs."""
+        return tuple(e for e in self.edges if e.dst_port in self.nodes[e.dst].optional_inputs)
+
+    @property
+    def beside_chain(self) -> tuple[Edge, ...] | None:
+        """The edges into optional inputs, where all others are those of a linear chain; else None."""
+        names = list(self.nodes)
+        plain = {Edge(INPUT, INPUT_PORT, names[0], self.nodes[names[0]].inputs[0]), *chain_edges(self.nodes)}
+        return self.side if set(self.edges) == plain | set(self.side) else None
+
+    def inside(self, nodes: Iterable[str]) -> set[NodePort]:
+        """Return the output ports of `nodes` that some of them read and no other does."""
+        members = set(nodes)
+        return {port for port, readers in self.consumers.items() if port[0] in members and all(n in members for n, _ in readers)}
+
+    @cached_property
+    def tails(self) -> Mapping[str, tuple[str, ...]]:
+        """Each TILE_SELECTOR -> the nodes that follow it on the main path, up to the coder by whose cost it chooses.
+
+        Raises
+        ------
+        PipelineError
+            Where what follows is anything but ELEMENTWISE stages and a coder that tells its cost.
+        """
+        found = {}
+        for node, stage in self.nodes.items():
+            spec = _forward_spec(stage)
+            if spec.access is FusionAccess.TILE_SELECTOR:
+                found[node] = _tail(self, node, spec.span)
+        return found
+
     @cached_property
     def sinks(self) -> tuple[NodePort, ...]:
         """Output ports nothing consumes: what the archive holds, the last node's first."""
@@ -146,10 +197,7 @@ class Graph:
 
     @property
     def _spans(self) -> list[int]:
-        specs = []
-        for stage in self.nodes.values():
-            with declaring(stage):
-                specs.append(stage.fusion_spec())
+        specs = [_forward_spec(stage) for stage in self.nodes.values()]
         return [spec.span for spec in specs if spec.fusable] or [1]
 
     def check_chunk(self, chunk: int) -> int:
@@ -170,7 +218,7 @@ class Graph:
         found: dict[str, dict[str, PortType]] = {}
         for node in self.order:
             stage = self.nodes[node]
-            inputs = {p: values[self.sources[node, p]] for p in stage.inputs}
+            inputs = {p: values[self.sources[node, p]] for p in self.inputs(node)}
             try:
                 outputs = dict(stage.output_types(inputs))
             except PipelineError as exc:
@@ -192,10 +240,87 @@ def declaring(stage: Stage) -> Iterator[None]:
         raise DeclarationError(f"stage {stage.name!r} declares: {exc}") from exc
 
 
+def _forward_spec(stage: Stage) -> FusionSpec:
+    with declaring(stage):
+        return stage.fusion_spec()
+
+
+def _tail(graph: Graph, selector: str, span: int) -> tuple[str, ...]:
+    """Return the nodes behind `selector` up to its coder; see `Graph.tails`."""
+    needs = (
+        f"{selector} chooses for each tile by the cost of the coder behind it: it needs a SEGMENT_CODEC that tells its cost "
+        f"(Stage.cost) on its main path, with nothing but ELEMENTWISE stages in between"
+    )
+    nodes: list[str] = []
+    node = selector
+    while True:
+        port = (node, graph.nodes[node].outputs[0])
+        readers = graph.consumers.get(port, ())
+        if len(readers) != 1:
+            what = f"fans out to {', '.join(n for n, _ in readers)}" if readers else "is read by nothing"
+            raise PipelineError(f"{needs}; {node}.{port[1]} {what}")
+        node, entry = readers[0]
+        stage = graph.nodes[node]
+        spec = _forward_spec(stage)
+        nodes.append(node)
+        if entry != stage.inputs[0] or len(stage.inputs) > 1:
+            raise PipelineError(f"{needs}; {node}.{entry} is not the one main input of {node}")
+        if spec.access is FusionAccess.SEGMENT_CODEC:
+            if type(stage).cost is Stage.cost:
+                raise PipelineError(f"{needs}; {node} tells none")
+            if span % spec.span:
+                raise PipelineError(
+                    f"{selector}: its tile of {span} elements is no whole number of segments of {spec.span} elements, "
+                    f"by which {node} tells its cost; choose another tile or segment"
+                )
+            return tuple(nodes)
+        if spec.access is not FusionAccess.ELEMENTWISE:
+            raise PipelineError(f"{needs}; {node} is {spec.access.name}, so that a segment's cost would depend on others")
+
+
 def chain_edges(nodes: Mapping[str, Stage]) -> list[Edge]:
     """Return the edges that connect the main ports of `nodes` one after another."""
     names = list(nodes)
     return [Edge(a, nodes[a].outputs[0], b, nodes[b].inputs[0]) for a, b in itertools.pairwise(names)]
+
+
+def side_edges(nodes: Mapping[str, Stage]) -> list[Edge]:
+    """Return the edges from side ports to the optional inputs of a linear chain that take them.
+
+    An optional input is fed by the nearest node before it that has a side port of its name, where it accepts what the port
+    carries for every element type that the stages from there on can work on.
+    """
+    names = list(nodes)
+    found: list[Edge] = []
+    for at, node in enumerate(names):
+        for port in nodes[node].optional_inputs:
+            source = next((i for i in range(at - 1, -1, -1) if port in nodes[names[i]].outputs[1:]), None)
+            if source is None or any((e.src, e.src_port) == (names[source], port) for e in found):
+                continue
+            if _accepts([nodes[n] for n in names[source : at + 1]], port):
+                found.append(Edge(names[source], port, node, port))
+    return found
+
+
+def _accepts(chain: list[Stage], port: str) -> bool:
+    """Whether the last of `chain` takes the side port of the first, for every type that the chain can work on without."""
+    first, *between, last = chain
+    some = False
+    for dtype in sorted(STREAM_DTYPES):
+        try:
+            made = first.output_types({first.inputs[0]: PortType(dtype)})
+            given = made[first.outputs[0]]
+            for stage in between:
+                given = stage.output_types({stage.inputs[0]: given})[stage.outputs[0]]
+            last.output_types({last.inputs[0]: given})
+        except PipelineError:
+            continue
+        try:
+            last.output_types({last.inputs[0]: given, port: made[port]})
+        except PipelineError:
+            return False
+        some = True
+    return some
 
 
 def _check_ports(nodes: Mapping[str, Stage], edges: Iterable[Edge]) -> None:
@@ -208,8 +333,9 @@ def _check_ports(nodes: Mapping[str, Stage], edges: Iterable[Edge]) -> None:
         outputs = nodes[e.src].outputs if e.src != INPUT else (INPUT_PORT,)
         if e.src_port not in outputs:
             raise PipelineError(f"edge {e}: {e.src or 'the input'} has no output {e.src_port!r}; it has: {', '.join(outputs)}")
-        if e.dst_port not in nodes[e.dst].inputs:
-            raise PipelineError(f"edge {e}: {e.dst} has no input {e.dst_port!r}; it has: {', '.join(nodes[e.dst].inputs)}")
+        inputs = (*nodes[e.dst].inputs, *nodes[e.dst].optional_inputs)
+        if e.dst_port not in inputs:
+            raise PipelineError(f"edge {e}: {e.dst} has no input {e.dst_port!r}; it has: {', '.join(inputs)}")
         if (e.dst, e.dst_port) in fed:
             raise PipelineError(f"{e.dst}.{e.dst_port} is fed twice: by {fed[e.dst, e.dst_port]} and by {e}")
         fed[e.dst, e.dst_port] = e

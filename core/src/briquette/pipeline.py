@@ -14,7 +14,7 @@ from ._forklock import ForkLock
 from ._names import shown, unfit
 from .errors import LookupFailed, PipelineError, UnsupportedInput, UsageError
 from .executor import Executable
-from .graph import Edge, Graph
+from .graph import Edge, Graph, side_edges
 from .plan import Plan
 from .planner import make_plan
 from .record import Bound
@@ -109,7 +109,7 @@ class Pipeline:
         """Return a pipeline that runs `graph`."""
         pipe = Pipeline(bound=bound)
         pipe._nodes = dict(graph.nodes)
-        pipe._edges = None if graph.linear else list(graph.edges)
+        pipe._edges = list(graph.edges)
         pipe._graph = graph
         return pipe
 
@@ -166,7 +166,9 @@ class Pipeline:
             pipeline_toml.StageSpec(node, registry.qualified(type(stage)), stage.parameters())
             for node, stage in self.graph.nodes.items()
         )
-        edges = None if self.graph.linear else tuple((e.src, e.src_port, e.dst, e.dst_port) for e in self.graph.edges)
+        beside = self.graph.beside_chain
+        implied = beside is not None and set(beside) == set(side_edges(self.graph.nodes))
+        edges = None if implied else tuple((e.src, e.src_port, e.dst, e.dst_port) for e in self.graph.edges)
         return pipeline_toml.dumps(pipeline_toml.PipelineSpec(stages, edges, self.bound, self.title, self.description))
 
     # -- planning and running ------------------------------------------------------------------------------
@@ -262,13 +264,17 @@ def _rebuild(nodes: dict[str, Stage], edges: list[Edge] | None, bound: Bound | N
     return pipe
 
 
-def chain(*stages: Stage | str, bound: Bound | None = None) -> Pipeline:
+def chain(*stages: Stage | str, bound: Bound | None = None, sides: bool = True) -> Pipeline:
     """Return the pipeline that connects the main ports of `stages` one after another.
 
     A string stands for the stage registered under that name, with its default parameters; see `Pipeline.add`.
+    Where a stage has an optional input that takes the side port of that name of a stage before it (the modes of a selector's
+    tiles, say), the two are connected; with ``sides=False`` each side port becomes a segment of the archive instead.
     """
     pipe = Pipeline(bound=bound)
     for stage in stages:
         pipe.add(stage)
+    if not sides:
+        pipe._edges = []
     _ = pipe.graph
     return pipe

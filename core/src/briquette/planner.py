@@ -96,11 +96,12 @@ class _Planner:
             steps += self._steps(path, reasons)
         rank = {n: i for i, n in enumerate(self.graph.order)}
         steps.sort(key=lambda s: rank[s.nodes[0]])  # a group waits for its head only
-        together = {(a, b) for s in steps if s.kind == "fused" for a, b in zip(s.nodes, s.nodes[1:], strict=False)}
-        elided = tuple((a, self.graph.nodes[a].outputs[0]) for a, _ in sorted(together, key=lambda e: rank[e[0]]))
-        inside = {(a, self.graph.nodes[a].outputs[0]) for s in steps for a in s.nodes[:-1]}  # of groups, and of walks in pieces
+        fused = set().union(*(self.graph.inside(s.nodes) for s in steps if s.kind == "fused"))
+        elided = tuple(sorted(fused, key=lambda p: (rank[p[0]], self.graph.nodes[p[0]].outputs.index(p[1]))))
+        inside = set().union(*(self.graph.inside(s.nodes) for s in steps))  # of groups, and of walks in pieces
         if self.direction == "inverse":
             steps.reverse()
+        self._side_reasons(steps, reasons)
         why = tuple(EdgeReason(a, b, reason) for (a, b), reason in reasons.items())
         return DirectionPlan(self.direction, tuple(steps), why, elided, self._buffers(steps, inside))
 
@@ -188,7 +189,27 @@ class _Planner:
         if strategies[0] not in self.harnesses:
             known = ", ".join(sorted(self.harnesses)) or "none"
             return f"the harness {strategies[0]!r} is not installed (installed: {known})"
+        apart = self._split_side(chain)
+        if apart is not None:
+            return apart
         return self.harnesses[strategies[0]].refuse(members, self.direction, self.target, self.chunk)
+
+    def _split_side(self, chain: Sequence[str]) -> str | None:
+        """Return the reason where an edge into an optional input has one end only in `chain`."""
+        for e in self.graph.side:
+            if (e.src in chain) is not (e.dst in chain):
+                return f"{e.src}.{e.src_port} feeds {e.dst}.{e.dst_port}: one kernel runs both stages, or neither"
+        return None
+
+    def _side_reasons(self, steps: Sequence[Step], reasons: dict[tuple[str, str], str]) -> None:
+        """Add why the ends of an edge into an optional input do not run in one kernel, where no main edge says so already."""
+        for e in self.graph.side:
+            if (e.src, e.dst) in reasons or any(s.kind == "fused" and {e.src, e.dst} <= set(s.nodes) for s in steps):
+                continue
+            why = "the numpy target is the reference and runs no kernels"
+            if self.target is not None:
+                why = "the stages between them did not fuse" if self.fusion != "off" else "fusion is off"
+            reasons[e.src, e.dst] = f"{e.src}.{e.src_port} feeds {e.dst}.{e.dst_port}; {why}, so both run as NumPy"
 
     def _alone(self, node: str) -> Step:
         if self._refusal([node]) is None:
@@ -198,11 +219,23 @@ class _Planner:
     def _why_apart(self, path: Sequence[str], start: int, cut: int, groups: Mapping[int, int]) -> str:
         if self.fusion == "off":
             return "fusion is off"
-        pair = self._refusal(path[cut - 1 : cut + 1])
+        pair = self._refusal(self._whole(path, cut))
         if pair is not None:
             return pair
         end = groups.get(cut, cut + 1)
         return self._refusal(path[start:end]) or "fusing them does not pay: no launch would be saved"
+
+    def _whole(self, path: Sequence[str], cut: int) -> Sequence[str]:
+        """Return the neighbours at `cut` with the stages without which they could not run as one kernel."""
+        first, last = cut - 1, cut
+        ends = [(e.src, e.dst) for e in self.graph.side] + [(n, tail[-1]) for n, tail in self.graph.tails.items()]
+        inner = [sorted((path.index(a), path.index(b))) for a, b in ends if a in path and b in path]
+        while True:
+            wider = [(a, b) for a, b in inner if first <= a <= last or first <= b <= last]
+            before = first, last
+            first, last = min([first, *(a for a, _ in wider)]), max([last, *(b for _, b in wider)])
+            if (first, last) == before:
+                return path[first : last + 1]
 
     def _reference_steps(self, path: Sequence[str], reasons: dict[tuple[str, str], str]) -> list[Step]:
         """Steps of the NumPy reference: neighbours whose roles are local share a walk over the stream."""
@@ -210,7 +243,8 @@ class _Planner:
         local: list[str] = []
         for node in path:
             fits = declared(self.graph.nodes[node], self.direction)[0].fusable and self.fusion != "off"
-            if fits and local:
+            waits = any(e.dst == node and e.src not in local for e in self.graph.side)  # a step starts when its head can
+            if fits and local and not waits:
                 local.append(node)
                 continue
             if local:

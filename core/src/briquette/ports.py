@@ -21,6 +21,36 @@ CODE_DTYPES: Final = frozenset({"int16", "uint16", "int32", "uint32", "int64", "
 
 
 @dataclass(frozen=True)
+class TileInfo:
+    """What a chunked port of tiles carries: the mode of every tile of the stream, and the side values its mode comes with.
+
+    The words of such a port are packed and read by `briquette.tiles`.
+
+    Parameters
+    ----------
+    span : int
+        Elements of a tile; the last tile of a stream may hold fewer.
+    side_words : tuple of int
+        32-bit words of side values (a mean, say) that a tile has, by its mode; its length is the number of modes, 2 to 256.
+    """
+
+    span: int
+    side_words: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.span < 1 or not 2 <= len(self.side_words) <= 256 or min(self.side_words) < 0:
+            raise PipelineError(
+                f"tiles of {self.span} elements with side words {self.side_words}: a tile holds at least one element, "
+                f"and there are 2 to 256 modes of 0 words or more"
+            )
+
+    @property
+    def mode_bits(self) -> int:
+        """Bits of a tile's mode."""
+        return (len(self.side_words) - 1).bit_length()
+
+
+@dataclass(frozen=True)
 class PortType:
     """Type of a port.
 
@@ -31,16 +61,23 @@ class PortType:
     layout : {"stream", "chunked"}
         ``stream``: a 1-D array with one element for each element of the stage's input.
         ``chunked``: 32-bit words, a variable number for each archive chunk (see `Chunked`).
+    tiles : TileInfo, optional
+        For a chunked port that carries modes and side values of tiles.
     """
 
     dtype: str
     layout: Layout = "stream"
+    tiles: TileInfo | None = None
 
     def __post_init__(self) -> None:
+        if self.tiles is not None and self.layout != "chunked":
+            raise PipelineError("a port of tiles is chunked: its words are those of whole archive chunks")
         if self.dtype not in STREAM_DTYPES:
             raise PipelineError(f"no port carries {self.dtype!r}; known element types: {', '.join(sorted(STREAM_DTYPES))}")
 
     def __str__(self) -> str:
+        if self.tiles is not None:
+            return f"tiles of {self.tiles.span}[{self.dtype}]"
         return self.dtype if self.layout == "stream" else f"chunked[{self.dtype}]"
 
     @property

@@ -51,13 +51,15 @@ class RunRecord:
     """State and results of one run, keyed by node name.
 
     `state` holds scalars by name (``quant_step``, ``fill_code`` ...): written when priming, archived, and the
-    only thing the inverse reads. `results` holds sizes, counts and timings for the caller.
+    only thing the inverse reads. `results` holds sizes, counts and timings for the caller. `primed` names the nodes whose
+    state has been resolved.
     """
 
     def __init__(self, state: dict[str, dict[str, Scalar]] | None = None) -> None:
         self._state: dict[str, dict[str, Scalar]] = {} if state is None else state
         self._late: list[Callable[[dict[str, dict[str, Scalar]]], None]] = []
         self.results: dict[str, dict[str, Scalar]] = {}
+        self.primed: set[str] = set()
 
     @property
     def state(self) -> dict[str, dict[str, Scalar]]:

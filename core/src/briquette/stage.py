@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .bounds import Extent, extent, first_finite, range_bound
@@ -75,6 +76,26 @@ class PrimeContext:
         return self.source
 
 
+@dataclass(frozen=True)
+class Tail:
+    """What follows a TILE_SELECTOR on the main path: ELEMENTWISE transforms, then the coder by whose cost it chooses.
+
+    Attributes
+    ----------
+    segment : int
+        Elements of the coder's segment; a tile holds whole segments.
+    cost : callable
+        ``cost(codes)`` gives the words, int64, of each segment of `codes` (shape (n,), from a segment's start; what is
+        missing in the last segment counts as zeros behind the transforms). A segment's cost depends on its elements only.
+    room : callable, optional
+        ``room(elements)`` gives how many modes the metadata of a tile of so many elements holds, where a coder keeps them.
+    """
+
+    segment: int
+    cost: Callable[[NDArray[Any]], NDArray[np.int64]]
+    room: Callable[[int], int] | None = None
+
+
 def _unheard(name: str, amount: int) -> None:
     """A tally nobody reads."""
 
@@ -97,6 +118,8 @@ class Scope:
         Elements of an archive chunk; the last one of a stream may hold fewer.
     tally : callable
         ``tally(name, amount)`` adds to a count that the run reports (outliers, say); pieces add up.
+    tail : Tail or None
+        For the forward pass of a TILE_SELECTOR: what follows it.
     """
 
     state: Mapping[str, Scalar]
@@ -104,6 +127,27 @@ class Scope:
     count: int
     chunk: int
     tally: Callable[[str, int], None] = _unheard
+    tail: Tail | None = None
+
+    def tail_cost(self, codes: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the words that the stages behind this selector make of each segment of `codes`; see `Tail.cost`."""
+        return self._followed.cost(codes)
+
+    @property
+    def tail_segment(self) -> int:
+        """Elements of a segment of `tail_cost`."""
+        return self._followed.segment
+
+    def mode_limit(self, elements: int, modes: int) -> int:
+        """Return how many of `modes`, the lowest, a tile of `elements` may choose from: all, but in the last of a stream."""
+        room = self._followed.room
+        return modes if room is None else min(modes, room(elements))
+
+    @property
+    def _followed(self) -> Tail:
+        if self.tail is None:
+            raise DeclarationError("this scope knows no tail: only the forward pass of a TILE_SELECTOR has one")
+        return self.tail
 
     @property
     def chunks(self) -> int:
@@ -125,6 +169,9 @@ class Stage:
         Raised when the stage's bytes change; `reads_versions` lists the versions its inverse understands.
     inputs, outputs : tuple of str
         Port names.
+    optional_inputs : tuple of str
+        Further inputs that may stay unconnected. One that is connected appears in `types`, in what `forward` is given and in
+        what `inverse` gives back.
     needs_bound : bool
         Whether the pipeline must be given an error bound.
     """
@@ -134,6 +181,7 @@ class Stage:
     reads_versions: ClassVar[tuple[int, ...]] = (1,)
     inputs: ClassVar[tuple[str, ...]] = ("in",)
     outputs: ClassVar[tuple[str, ...]] = ("out",)
+    optional_inputs: ClassVar[tuple[str, ...]] = ()
     needs_bound: ClassVar[bool] = False
 
     # -- types ---------------------------------------------------------------------------------------------
@@ -155,6 +203,23 @@ class Stage:
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Return the value of every input, from the outputs; raise `ArchiveError` for impossible ones."""
         raise NotImplementedError
+
+    # -- what a selector asks of a coder -------------------------------------------------------------------
+
+    def cost(self, codes: NDArray[Any], scope: Scope) -> NDArray[np.int64]:
+        """Return the words that each segment of `codes` takes without metadata, int64, shape (ceil(n / segment),).
+
+        Optional, for a SEGMENT_CODEC: a TILE_SELECTOR before it chooses by this. The segment is its fusion span; elements
+        missing in the last segment count as zeros. The cost of a segment depends on its elements only.
+        """
+        raise DeclarationError(f"stage {self.name!r} tells no cost, by which a selector before it could choose")
+
+    def spare_meta_bits(self, dtype: str) -> int:
+        """Return how many high bits of a segment's metadata are always 0 for codes of `dtype`.
+
+        Where the stage takes the tiles of a selector as an optional input, it keeps their modes there (`briquette.tiles`).
+        """
+        return 0
 
     # -- fusion declarations -------------------------------------------------------------------------------
 

@@ -123,13 +123,13 @@ def lay_out(meta: Bytes, lengths: Index, count: int, chunk: int, segment: int) -
     return Chunked(sizes.astype(np.uint32), words), _offsets(lengths, headers, per_chunk)
 
 
-def read_meta(value: Chunked, count: int, chunk: int, segment: int, limit: int) -> Bytes:
+def read_meta(value: Chunked, count: int, chunk: int, segment: int) -> Bytes:
     """Return the metadata bytes of a piece, shape (segments,).
 
     Raises
     ------
     ArchiveError
-        If the sizes do not fit the words, a byte exceeds `limit`, or the padding after the bytes is not zero.
+        If the sizes do not fit the words, or the padding after the bytes is not zero.
     """
     segments, per_chunk, chunks = _geometry(count, chunk, segment)
     total = int(value.sizes.sum(dtype=np.uint64))
@@ -155,10 +155,13 @@ def read_meta(value: Chunked, count: int, chunk: int, segment: int, limit: int) 
     meta = table[:, :per_chunk].reshape(-1)
     if table[:, per_chunk:].any() or meta[segments:].any():
         raise ArchiveError("padding after the widths of a chunk's segments is not zero")
-    meta = meta[:segments]
-    if int(meta.max()) > limit:
-        raise ArchiveError(f"a segment claims values of {int(meta.max())} bits, more than the code type's {limit}")
-    return meta
+    return meta[:segments]
+
+
+def check_widths(widths: Bytes, limit: int) -> None:
+    """Raise `ArchiveError` where a segment's values would have more bits than its code type."""
+    if int(widths.max(initial=0)) > limit:
+        raise ArchiveError(f"a segment claims values of {int(widths.max())} bits, more than the code type's {limit}")
 
 
 def locate(value: Chunked, lengths: Index, count: int, chunk: int, segment: int) -> Index:

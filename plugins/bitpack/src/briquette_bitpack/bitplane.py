@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +15,9 @@ from briquette.errors import ArchiveError
 from briquette.ports import Chunked, PortType, PortValue
 from briquette.stage import Scope, Stage
 
+from . import _tiled
 from ._blocks import by_width, lane_of
-from ._segments import BLOCK, Bytes, Index, bit_lengths, check_codes, check_segment, lay_out, locate, padded, read_meta, rows
+from ._segments import BLOCK, Bytes, Index, bit_lengths, check_codes, check_segment, padded, rows
 
 
 @dataclass(frozen=True)
@@ -44,28 +46,31 @@ class AdaptiveBitplane(Stage):
     segment: int = 32
 
     name: ClassVar[str] = "adaptive-bitplane"
+    optional_inputs: ClassVar[tuple[str, ...]] = (_tiled.PORT,)
 
     def __post_init__(self) -> None:
         check_segment(self.name, self.segment)
 
     def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
-        """Return a chunked port; raise `PipelineError` for anything but a stream of codes."""
+        """Return a chunked port; raise `PipelineError` for anything but a stream of codes, and tiles that have no room."""
         check_codes(self.name, inputs["in"])
+        _tiled.check(self.name, inputs, self.segment)
         return {"out": PortType(inputs["in"].dtype, "chunked")}
 
     def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
         """Return the words of a chunk whose every segment has all planes."""
         dtype = types["in"].numpy
         segments = -(-chunk // self.segment)
-        return -(-segments // 4) + segments * (self.segment // 32) * (8 * dtype.itemsize + (dtype.kind == "i"))
+        most = segments * (self.segment // 32) * (8 * dtype.itemsize + (dtype.kind == "i"))
+        return -(-segments // 4) + most + _tiled.max_words(types, chunk)
 
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
-        """Code ``in``, shape (count,), into the chunked ``out``."""
+        """Code ``in``, shape (count,), into the chunked ``out``; keep ``tiles`` in its metadata where that is connected."""
         codes: NDArray[Any] = padded(np.asarray(inputs["in"]), self.segment)
         signed = codes.dtype.kind == "i"
         values = _magnitudes(codes)
         planes = bit_lengths(values, self.segment)
-        value, offsets = lay_out(planes, self._lengths(planes, signed), scope.count, scope.chunk, self.segment)
+        value, offsets = _tiled.write(planes, self._lengths(planes, signed), inputs, scope, self.segment)
         if not planes.any():
             return {"out": value}
         row_bytes = self.segment // 8
@@ -86,14 +91,14 @@ class AdaptiveBitplane(Stage):
         return {"out": value}
 
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
-        """Decode the chunked ``out`` into codes ``in``; raise `ArchiveError` if it is no payload of this coder."""
+        """Decode the chunked ``out`` into codes ``in``, and ``tiles``; raise `ArchiveError` if it is no payload of this coder."""
         value = outputs["out"]
         if not isinstance(value, Chunked):
             raise ArchiveError("stage 'adaptive-bitplane' was given a stream to decode, not a chunked value")
         dtype = scope.types["in"].numpy
         signed = dtype.kind == "i"
-        planes = read_meta(value, scope.count, scope.chunk, self.segment, 8 * dtype.itemsize)
-        offsets = locate(value, self._lengths(planes, signed), scope.count, scope.chunk, self.segment)
+        found = _tiled.read(value, partial(self._lengths, signed=signed), scope, self.segment)
+        planes, offsets = found.widths, found.offsets
         row_bytes = self.segment // 8
         values = np.zeros((planes.size, self.segment), f"u{lane_of(int(planes.max(initial=0))) // 8}")
         negative = np.zeros((planes.size, row_bytes), np.uint8)
@@ -114,11 +119,20 @@ class AdaptiveBitplane(Stage):
             flips = np.unpackbits(negative.reshape(-1), count=scope.count, bitorder="little").view(np.int8)
             codes ^= np.negative(flips)  # two's complement: invert, then add one
             codes += flips
-        return {"in": codes}
+        return _tiled.given_back(codes, found)
+
+    def cost(self, codes: NDArray[Any], scope: Scope) -> Index:
+        """Return the words of each segment of `codes`."""
+        planes = bit_lengths(_magnitudes(padded(codes, self.segment)), self.segment)
+        return self._lengths(planes, codes.dtype.kind == "i")
 
     def _lengths(self, planes: Bytes, signed: bool) -> Index:
         """Return the words of each segment."""
         return (planes.astype(np.int64) + (planes > 0) * int(signed)) * (self.segment // BLOCK)
+
+    def spare_meta_bits(self, dtype: str) -> int:
+        """Return the high bits of a segment's byte that its width never takes: 3 for 16-bit codes, 2 for 32, 1 for 64."""
+        return _tiled.spare_bits(dtype)
 
     def fusion_spec(self) -> FusionSpec:
         """SEGMENT_CODEC over `segment`."""

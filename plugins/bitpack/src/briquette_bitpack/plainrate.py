@@ -14,8 +14,8 @@ from briquette.errors import ArchiveError
 from briquette.ports import Chunked, PortType, PortValue
 from briquette.stage import Scope, Stage
 
-from . import _blocks
-from ._segments import BLOCK, bit_lengths, check_codes, check_segment, lay_out, locate, padded, read_meta
+from . import _blocks, _tiled
+from ._segments import BLOCK, Bytes, Index, bit_lengths, check_codes, check_segment, padded
 
 
 @dataclass(frozen=True)
@@ -44,40 +44,49 @@ class PlainRate(Stage):
     segment: int = 32
 
     name: ClassVar[str] = "plain-rate"
+    optional_inputs: ClassVar[tuple[str, ...]] = (_tiled.PORT,)
 
     def __post_init__(self) -> None:
         check_segment(self.name, self.segment)
 
     def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
-        """Return a chunked port; raise `PipelineError` for anything but a stream of codes."""
+        """Return a chunked port; raise `PipelineError` for anything but a stream of codes, and tiles that have no room."""
         check_codes(self.name, inputs["in"])
+        _tiled.check(self.name, inputs, self.segment)
         return {"out": PortType(inputs["in"].dtype, "chunked")}
 
     def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
         """Return the words of a chunk whose every segment has the code type's full width."""
         segments = -(-chunk // self.segment)
-        return -(-segments // 4) + segments * (self.segment // 32) * 8 * types["in"].numpy.itemsize
+        most = segments * (self.segment // 32) * 8 * types["in"].numpy.itemsize
+        return -(-segments // 4) + most + _tiled.max_words(types, chunk)
 
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
-        """Code ``in``, shape (count,), into the chunked ``out``."""
+        """Code ``in``, shape (count,), into the chunked ``out``; keep ``tiles`` in its metadata where that is connected."""
         codes: NDArray[Any] = padded(np.asarray(inputs["in"]), self.segment)
         values = _fold(codes)
         widths = bit_lengths(values, self.segment)
-        blocks = self.segment // BLOCK
-        value, offsets = lay_out(widths, widths.astype(np.int64) * blocks, scope.count, scope.chunk, self.segment)
+        value, offsets = _tiled.write(widths, self._lengths(widths), inputs, scope, self.segment)
         _blocks.pack(values, *self._per_block(widths, offsets), value.words)
         return {"out": value}
 
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
-        """Decode the chunked ``out`` into codes ``in``; raise `ArchiveError` if it is no payload of this coder."""
+        """Decode the chunked ``out`` into codes ``in``, and ``tiles``; raise `ArchiveError` if it is no payload of this coder."""
         value = outputs["out"]
         if not isinstance(value, Chunked):
             raise ArchiveError("stage 'plain-rate' was given a stream to decode, not a chunked value")
         dtype = scope.types["in"].numpy
-        widths = read_meta(value, scope.count, scope.chunk, self.segment, 8 * dtype.itemsize)
-        offsets = locate(value, widths.astype(np.int64) * (self.segment // BLOCK), scope.count, scope.chunk, self.segment)
-        values = _blocks.unpack(value.words, *self._per_block(widths, offsets))[: scope.count]
-        return {"in": (_unfold(values) if dtype.kind == "i" else values).astype(dtype, copy=False)}
+        found = _tiled.read(value, self._lengths, scope, self.segment)
+        values = _blocks.unpack(value.words, *self._per_block(found.widths, found.offsets))[: scope.count]
+        return _tiled.given_back((_unfold(values) if dtype.kind == "i" else values).astype(dtype, copy=False), found)
+
+    def cost(self, codes: NDArray[Any], scope: Scope) -> Index:
+        """Return the words of each segment of `codes`."""
+        return self._lengths(bit_lengths(_fold(padded(codes, self.segment)), self.segment))
+
+    def _lengths(self, widths: Bytes) -> Index:
+        """Return the words of each segment."""
+        return widths.astype(np.int64) * (self.segment // BLOCK)
 
     def _per_block(self, widths: NDArray[np.uint8], offsets: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """Return widths and offsets of blocks of 32: a segment is its blocks' words one after another."""
@@ -86,6 +95,10 @@ class PlainRate(Stage):
             return widths, offsets
         inner = np.arange(blocks) * widths[:, None].astype(np.int64)
         return np.repeat(widths, blocks), (offsets[:, None] + inner).reshape(-1)
+
+    def spare_meta_bits(self, dtype: str) -> int:
+        """Return the high bits of a segment's byte that its width never takes: 3 for 16-bit codes, 2 for 32, 1 for 64."""
+        return _tiled.spare_bits(dtype)
 
     def fusion_spec(self) -> FusionSpec:
         """SEGMENT_CODEC over `segment`."""

@@ -9,6 +9,8 @@ namespace briquette_bitpack {
 
 struct AdaptiveBitplane {
   static constexpr uint32_t meta_bytes = 1;
+  /// High bits of the metadata that no number of planes takes.
+  template <class T> static constexpr uint32_t spare_meta_bits = sizeof(T) == 2 ? 3 : sizeof(T) == 4 ? 2 : 1;
 
   template <class T> static constexpr uint32_t sign_planes = briquette::is_signed<T> ? 1u : 0u;
 
@@ -30,6 +32,10 @@ struct AdaptiveBitplane {
     for (int m = 0; m < E; m++) all = briquette::unsigned_of<T>(all | briquette::magnitude(c[m]));
     return briquette::bit_length(g.bit_or(all));
   }
+  /// The same gathered code by code.
+  template <class T> using Sum = briquette::unsigned_of<T>;
+  template <class T> __device__ __forceinline__ static void add(Sum<T> &sum, T code) { sum = Sum<T>(sum | briquette::magnitude(code)); }
+  template <class T, class G> __device__ __forceinline__ static uint32_t measure(Sum<T> sum, G g) { return briquette::bit_length(g.bit_or(sum)); }
   template <class T, int E, class G> __device__ __forceinline__ static void pack(const T (&c)[E], uint32_t planes, G g, uint32_t *out) {
     if (planes == 0) return;
     typedef Rows<E, G> L;

@@ -6,6 +6,7 @@ from importlib.resources import files
 
 _HERE = files(__name__)
 
+ADAPTIVE = _HERE / "adaptive.toml"
 FAST = _HERE / "fast.toml"
 PLANES = _HERE / "planes.toml"
 ZIGZAG = _HERE / "zigzag.toml"
