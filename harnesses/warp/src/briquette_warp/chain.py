@@ -1,4 +1,4 @@
-"""A chain as this harness reads it: optional head, code-to-code ops, optional segment coder."""
+"""A chain as this harness reads it: optional head, code-to-code ops, optional tile selector, optional segment coder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Final
 
 from briquette.declare import FusionAccess
-from briquette.harness import Member
+from briquette.harness import Direction, Member
+from briquette.ports import TileInfo
 from briquette.record import RunRecord
 
 #: NumPy name -> C type of what the harness computes with
@@ -38,17 +39,35 @@ def is_coder(member: Member) -> bool:
     return member.spec.access is FusionAccess.SEGMENT_CODEC
 
 
+def is_selector(member: Member) -> bool:
+    return member.spec.access is FusionAccess.TILE_SELECTOR
+
+
+def carried_tiles(member: Member) -> TileInfo | None:
+    """Return what the tiles are that a coder keeps in its payload; None where no port of tiles feeds it."""
+    found = (member.types[p].tiles for p in member.stage.optional_inputs if p in member.types)
+    return next((tiles for tiles in found if tiles is not None), None)
+
+
+def tiles_port(member: Member) -> str | None:
+    """Return the output on which a selector puts modes and side elements."""
+    return next((p for p in member.stage.outputs[1:] if member.types[p].tiles is not None), None)
+
+
 def slice_span(member: Member) -> int:
     """Return the span that the generated ``briquette::Op`` states: 0 for ELEMENTWISE, which takes a lane's array whole."""
     return 0 if member.spec.access is FusionAccess.ELEMENTWISE else member.spec.span
 
 
-def refuse_chain(chain: Sequence[Member], chunk: int) -> str | None:
+def refuse_chain(chain: Sequence[Member], chunk: int, direction: Direction = "forward") -> str | None:
     """Return why no geometry of any target runs `chain`, or None."""
     for position, member in enumerate(chain):
         why = _refuse_member(member, position, len(chain), chunk)
         if why is not None:
             return f"{member.node}: {why}"
+    why = _refuse_tiles(chain, direction)
+    if why is not None:
+        return why
     spans = sorted({m.spec.span for m in chain if m.spec.access is FusionAccess.REGION_LOCAL})
     for small, large in itertools.pairwise(spans):
         if large % small:
@@ -56,12 +75,36 @@ def refuse_chain(chain: Sequence[Member], chunk: int) -> str | None:
     return None
 
 
+def _refuse_tiles(chain: Sequence[Member], direction: Direction) -> str | None:
+    """Return what is wrong with how a selector and its coder stand together."""
+    selectors = [i for i, m in enumerate(chain) if is_selector(m)]
+    coder = chain[-1] if is_coder(chain[-1]) else None
+    if coder is not None and carried_tiles(coder) is not None and not selectors:
+        return f"{coder.node}: the coder keeps the modes of tiles; it runs in one group with their selector"
+    if not selectors:
+        return None
+    if len(selectors) > 1:
+        return f"{chain[selectors[1]].node}: a group has one TILE_SELECTOR, {chain[selectors[0]].node} is one already"
+    selector = chain[selectors[0]]
+    if coder is None and direction == "forward":
+        return f"{selector.node}: a TILE_SELECTOR chooses by its coder's cost; it runs in one group with the coder"
+    for member in chain[selectors[0] + 1 :]:
+        if member is not coder and member.spec.access is not FusionAccess.ELEMENTWISE:
+            return f"{member.node}: only ELEMENTWISE stages may stand between a TILE_SELECTOR and its coder"
+    if coder is None:
+        return None
+    if selector.spec.span % coder.spec.span:
+        return f"{selector.node}: a tile of {selector.spec.span} elements is no whole number of segments of {coder.spec.span}"
+    carried = carried_tiles(coder)
+    if carried is not None and carried != selector.types[tiles_port(selector) or ""].tiles:
+        return f"{coder.node}: the coder keeps the tiles of another selector than {selector.node}"
+    return None
+
+
 def _refuse_member(member: Member, position: int, size: int, chunk: int) -> str | None:
     unknown = sorted(set(member.op.geometry) - GEOMETRY)
     if unknown:
         return f"its geometry names {', '.join(unknown)}; this harness knows {', '.join(sorted(GEOMETRY))}"
-    if member.spec.access is FusionAccess.TILE_SELECTOR:
-        return "this harness runs no TILE_SELECTOR"
     for what, kind in (("reads", member.main_in), ("makes", member.main_out)):
         if kind.dtype not in C_NAMES:
             return f"it {what} {kind.dtype}; this harness computes with {', '.join(C_NAMES)}"
@@ -73,7 +116,13 @@ def _refuse_member(member: Member, position: int, size: int, chunk: int) -> str 
         return _refuse_head(member, position)
     if member.main_in.dtype in FLOATS:
         return "it reads floating-point values but does not declare geometry head=1; only a quantizer head may"
-    if member.stage.fused_aux_outputs():
+    if is_selector(member):
+        port = tiles_port(member)
+        if port is None or member.stage.fused_aux_outputs() != (port,):
+            return "a TILE_SELECTOR has one aux output, a chunked port of tiles"
+        if member.main_in.dtype != member.main_out.dtype:
+            return f"it turns {member.main_in.dtype} into {member.main_out.dtype}; a TILE_SELECTOR keeps the code type"
+    elif member.stage.fused_aux_outputs():
         return (
             f"it declares the aux output {', '.join(member.stage.fused_aux_outputs())}; this harness takes one from a head only"
         )
@@ -136,6 +185,34 @@ class Composition:
         if self.head is None or not self.head.stage.fused_aux_outputs():
             return None
         return self.head.node, self.head.stage.fused_aux_outputs()[0]
+
+    @cached_property
+    def selector(self) -> Member | None:
+        return next((m for m in self.members if is_selector(m)), None)
+
+    @cached_property
+    def tiles(self) -> TileInfo | None:
+        """The selector's tiles."""
+        port = None if self.selector is None else tiles_port(self.selector)
+        return None if self.selector is None or port is None else self.selector.types[port].tiles
+
+    @cached_property
+    def carries(self) -> bool:
+        """Whether the coder keeps modes and side elements of the tiles in its payload."""
+        return self.coder is not None and carried_tiles(self.coder) is not None
+
+    @cached_property
+    def tiles_sink(self) -> tuple[str, str] | None:
+        """The port on which modes and side elements leave the group, as (node, port)."""
+        port = None if self.selector is None or self.carries else tiles_port(self.selector)
+        return None if self.selector is None or port is None else (self.selector.node, port)
+
+    @cached_property
+    def most_tile_words(self) -> int:
+        """The most words a chunk takes at the tiles' port; 0 where none leaves the group."""
+        if self.selector is None or self.tiles_sink is None:
+            return 0
+        return self.selector.stage.max_chunk_words(self.tiles_sink[1], self.selector.types, self.chunk)
 
     @cached_property
     def resolves(self) -> bool:

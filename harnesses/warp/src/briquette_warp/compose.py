@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from briquette.harness import Direction, Member
+from briquette.ports import TileInfo
 from briquette.target import KernelSource
 
 from .chain import C_NAMES, Composition, slice_span
@@ -28,9 +29,10 @@ def host_source(parts: Composition, direction: Direction) -> KernelSource:
 
 def cuda_source(parts: Composition, direction: Direction, blocks: int) -> KernelSource:
     """Return the CUDA translation unit of a chain; `blocks` are to be resident on a multiprocessor."""
+    tiled = "Tiled" if parts.tiles_sink else ""  # the run's block has a second sink then
     kernels = {
-        "forward": (f"__launch_bounds__(256, {blocks})", "Forward", "forward<Chain>"),
-        "inverse": (f"__launch_bounds__(256, {blocks})", "Inverse", "inverse<Chain>"),
+        "forward": (f"__launch_bounds__(256, {blocks})", f"{tiled}Forward", "forward<Chain>"),
+        "inverse": (f"__launch_bounds__(256, {blocks})", f"{tiled}Inverse", "inverse<Chain>"),
         "survey": ("__launch_bounds__(256)", "Survey", "survey<Chain>"),
         "aside": ("__launch_bounds__(256)", "Aside", "encode_outliers<Chain::Source>"),
     }
@@ -76,12 +78,23 @@ def _ops(parts: Composition) -> Iterator[str]:
             params = f"Params{i}"
             yield member.op.params.c_source(params, member.op.qualified)
         types = f"{C_NAMES[member.main_in.dtype]}, {C_NAMES[member.main_out.dtype]}"
+        if member is parts.selector and parts.tiles is not None:
+            yield from _declared_sides(member, parts.tiles)
         yield f"typedef briquette::Op<{member.op.qualified}, {params}, {slice_span(member)}, {types}> Op{i};"
+
+
+def _declared_sides(member: Member, tiles: TileInfo) -> Iterator[str]:
+    """Hold the policy's side elements to what the stage declares."""
+    item = max(1, member.main_in.numpy.itemsize // 4)
+    for mode, words in enumerate(tiles.side_words):
+        yield f'static_assert({member.op.qualified}::sides({mode}) * {item} == {words}, "side elements as declared");'
 
 
 def _chain(parts: Composition, call: str) -> Iterator[str]:
     last = len(parts.members) - 1
     interior = [(parts.members.index(m), m) for m in parts.interior]
+    middle = parts.members.index(parts.selector) if parts.selector else len(parts.members)
+    earlier = [(i, m) for i, m in interior if i < middle]
     yield "struct Chain {"
     yield f"  typedef {C_NAMES[parts.source]} Source;"
     yield f"  typedef {C_NAMES[parts.first]} First;"
@@ -94,9 +107,30 @@ def _chain(parts: Composition, call: str) -> Iterator[str]:
         yield f"  typedef {f'Op{index}' if index is not None else 'void'} {what.title()};"
     yield f"  static constexpr bool has_side = {'true' if parts.side else 'false'};"
     yield f"  static constexpr bool resolves = {'true' if parts.resolves else 'false'};"
-    yield from _pass("forward", parts, interior, call)
-    yield from _pass("inverse", parts, interior[::-1], call)
+    yield f"  static constexpr bool has_selector = {'true' if parts.selector else 'false'};"
+    if parts.selector:
+        yield from _selector(parts, middle)
+    yield from _pass("forward", parts, earlier, call)
+    yield from _pass("inverse", parts, earlier[::-1], call)
     yield "};"
+
+
+def _selector(parts: Composition, index: int) -> Iterator[str]:
+    """The chain's tiles, and the ELEMENTWISE ops behind the selector, which take any number of elements."""
+    assert parts.tiles is not None
+    last = len(parts.members) - (1 if parts.coder else 0)
+    later = range(index + 1, last)
+    yield f"  typedef Op{index} Selector;"
+    yield f"  static constexpr uint32_t selector_params = {parts.offsets[index]};"
+    yield f"  static constexpr bool carries = {'true' if parts.carries else 'false'};"
+    yield f"  static constexpr uint32_t most_tile_words = {parts.most_tile_words};"
+    yield f"  static_assert(Selector::Policy::modes == {len(parts.tiles.side_words)}, \"modes as declared\");"
+    for name, way, ops in (("later_each", "forward", later), ("later_undo", "inverse", later[::-1])):
+        yield f"  template <int E> __device__ __forceinline__ static void {name}(First (&c)[E], const uint8_t *params) {{"
+        yield "    (void)c, (void)params;"
+        for i in ops:
+            yield f"    briquette::each_{way}<Op{i}>(c, briquette::OneLane(), params + {parts.offsets[i]});"
+        yield "  }"
 
 
 def _pass(direction: Direction, parts: Composition, ops: list[tuple[int, Member]], call: str) -> Iterator[str]:

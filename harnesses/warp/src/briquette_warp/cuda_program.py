@@ -51,6 +51,13 @@ def refuse_geometry(parts: Composition) -> str | None:
     return None
 
 
+def resident_blocks(parts: Composition, shared: int) -> int:
+    """Return how many blocks a multiprocessor shall hold at a time: by shared memory, and by the registers a lane needs."""
+    if shared > 40_000:
+        return 3
+    return 4 if parts.selector is not None else 5  # 64 registers for codes and two orders of differences, else 48
+
+
 @dataclass(frozen=True)
 class Placed(Chunked):
     """A chunked value in device memory, with the word offset of every 64th chunk (uint64) beside it.
@@ -115,8 +122,7 @@ class CudaProgram(GroupProgram):
         sizes = {np.dtype(d).itemsize for d in (parts.source, parts.first, parts.result)}
         self._shared = max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words + 8)  # coders may read two words on
         self._aside_shared = CHUNK * np.dtype(parts.source).itemsize
-        resident = 5 if self._shared <= 40_000 else 3
-        self._module = target.compile(cuda_source(parts, direction, resident))
+        self._module = target.compile(cuda_source(parts, direction, resident_blocks(parts, self._shared)))
 
     @property
     def captures(self) -> bool:

@@ -17,7 +17,7 @@ _DIALECTS: Final = ("c++", "cuda")
 
 
 class WarpHarness(Harness):
-    """Groups of the form [quantizer head], (ELEMENTWISE | REGION_LOCAL)*, [SEGMENT_CODEC].
+    """Groups of the form [quantizer head], (ELEMENTWISE | REGION_LOCAL)*, [TILE_SELECTOR, ELEMENTWISE*], [SEGMENT_CODEC].
 
     A chain of one runs as a kernel of its own, which is what staged execution is.
     """
@@ -27,7 +27,7 @@ class WarpHarness(Harness):
     def refuse(self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int) -> str | None:
         if target.dialect not in _DIALECTS:
             return f"this harness composes no {target.dialect!r} source (target {target.name}); it knows {', '.join(_DIALECTS)}"
-        why = refuse_chain(chain, chunk)
+        why = refuse_chain(chain, chunk, direction)
         if why is None and target.dialect == "cuda":
             why = refuse_geometry(Composition(tuple(chain), chunk))
         return why

@@ -39,8 +39,11 @@ from .compose import ENTRY
     SIDE_USED,
     NEXT,
     KEPT,
-) = range(16)
-(I_OUT, I_COUNT, I_BEGIN, I_END, I_PARAMS, I_STREAM, I_SIZES, I_WORDS, I_SIDE_SIZES, I_SIDE, I_BAD) = range(11)
+    TILE_SIZES,
+    TILES,
+    TILES_USED,
+) = range(19)
+(I_OUT, I_COUNT, I_BEGIN, I_END, I_PARAMS, I_STREAM, I_SIZES, I_WORDS, I_SIDE_SIZES, I_SIDE, I_BAD, I_TILE_SIZES, I_TILES) = range(13)
 DONE, WORDS_FULL, SIDE_FULL, DAMAGED = range(4)
 
 #: chunks a thread decodes at a time: a checksum block
@@ -56,6 +59,8 @@ class _Part:
     side: Words
     side_used: int
     kept: int
+    tiles: Words
+    tiles_used: int
 
 
 class HostProgram(GroupProgram):
@@ -75,6 +80,7 @@ class HostProgram(GroupProgram):
         sink = run.open_sink() if run.open_sink is not None else None
         sizes = sink.sizes if sink is not None else np.empty(0, np.uint32)
         side_sizes = np.empty(run.chunks if parts.side else 0, np.uint32)
+        tile_sizes = np.empty(run.chunks if parts.tiles_sink else 0, np.uint32)
         ranges = _ranges(run.chunks, run.threads)
         room = sink.words if sink is not None else np.empty(0, np.uint32)
 
@@ -83,12 +89,12 @@ class HostProgram(GroupProgram):
             # each range codes into its share of the room; where it does not fit, into memory of its own
             share = room[room.size * i // len(ranges) : room.size * (i + 1) // len(ranges)] if len(ranges) > 1 else room
             try:
-                return self._encode(source, run, params, sizes, share, side_sizes, begin, end)
+                return self._encode(source, run, params, sizes, share, side_sizes, tile_sizes, begin, end)
             except Overflow:
                 if len(ranges) == 1:
                     raise
                 own = np.empty((end - begin) * parts.most_words, np.uint32)
-                return self._encode(source, run, params, sizes, own, side_sizes, begin, end)
+                return self._encode(source, run, params, sizes, own, side_sizes, tile_sizes, begin, end)
 
         made = self._target.map(work, range(len(ranges)), run.threads)
         found: dict[NodePort, PortValue] = {}
@@ -102,6 +108,8 @@ class HostProgram(GroupProgram):
         if parts.side is not None:
             found[parts.side] = Chunked(side_sizes, np.concatenate([p.side[: p.side_used] for p in made]))
             run.record.report(parts.side[0], outliers=sum(p.kept for p in made))
+        if parts.tiles_sink is not None:
+            found[parts.tiles_sink] = Chunked(tile_sizes, np.concatenate([p.tiles[: p.tiles_used] for p in made]))
         return found
 
     def _encode(
@@ -112,14 +120,16 @@ class HostProgram(GroupProgram):
         sizes: Words,
         words: Words,
         side_sizes: Words,
+        tile_sizes: Words,
         begin: int,
         end: int,
     ) -> _Part:
         """Code the chunks [begin, end); the side buffer grows until everything is kept."""
         side = np.empty(0, np.uint32)
-        part = _Part(words, 0, side, 0, 0)
-        slots = np.zeros(16, np.uint64)
+        part = _Part(words, 0, side, 0, 0, np.empty((end - begin) * self._parts.most_tile_words, np.uint32), 0)
+        slots = np.zeros(19, np.uint64)
         slots[[IN, COUNT, PARAMS]] = source.ctypes.data, run.count, params.ctypes.data
+        slots[TILE_SIZES] = tile_sizes.ctypes.data if tile_sizes.size else 0
         slots[[SIZES, SIDE_SIZES]] = sizes.ctypes.data, side_sizes.ctypes.data
         slots[STREAM] = run.out.ctypes.data if run.out is not None else 0
         at = begin
@@ -127,10 +137,12 @@ class HostProgram(GroupProgram):
             slots[[BEGIN, END]] = at, end
             slots[[WORDS, WORDS_ROOM]] = words.ctypes.data + 4 * part.used, words.size - part.used
             slots[[SIDE, SIDE_ROOM]] = part.side.ctypes.data + 4 * part.side_used, part.side.size - part.side_used
+            slots[TILES] = part.tiles.ctypes.data + 4 * part.tiles_used
             status = self._module.call(self._entry, slots)
             part.used += int(slots[WORDS_USED])
             part.side_used += int(slots[SIDE_USED])
             part.kept += int(slots[KEPT])
+            part.tiles_used += int(slots[TILES_USED])
             at = int(slots[NEXT])
             if status == WORDS_FULL:
                 raise Overflow
@@ -174,15 +186,21 @@ class HostProgram(GroupProgram):
         offsets = _offsets(main, run.chunks, f"{tail.node}.{tail.stage.outputs[0]}")
         side_offsets = _offsets(side, run.chunks if parts.side else 0, ".".join(parts.side or ()))
 
-        common = np.zeros(11, np.uint64)
+        tiles = values[parts.tiles_sink] if parts.tiles_sink is not None else Chunked(np.empty(0, np.uint32), np.empty(0, np.uint32))
+        assert isinstance(tiles, Chunked)
+        tile_offsets = _offsets(tiles, run.chunks if parts.tiles_sink else 0, ".".join(parts.tiles_sink or ()))
+
+        common = np.zeros(13, np.uint64)
         common[[I_OUT, I_COUNT, I_PARAMS]] = out.ctypes.data, run.count, params.ctypes.data
-        words_at = side_at = 0
+        words_at = side_at = tiles_at = 0
         if isinstance(main, Chunked):
             common[I_SIZES], words_at = main.sizes.ctypes.data, main.words.ctypes.data
         else:
             common[I_STREAM] = main.ctypes.data
         if parts.side is not None:
             common[I_SIDE_SIZES], side_at = side.sizes.ctypes.data, side.words.ctypes.data
+        if parts.tiles_sink is not None:
+            common[I_TILE_SIZES], tiles_at = tiles.sizes.ctypes.data, tiles.words.ctypes.data
 
         def work(span: tuple[int, int]) -> None:
             begin, end = span
@@ -194,6 +212,8 @@ class HostProgram(GroupProgram):
                 slots[I_WORDS] = words_at + 4 * int(offsets[begin])
             if side_at:
                 slots[I_SIDE] = side_at + 4 * int(side_offsets[begin])
+            if tiles_at:
+                slots[I_TILES] = tiles_at + 4 * int(tile_offsets[begin])
             if self._module.call(self._entry, slots) != DONE:
                 names = " + ".join(m.node for m in parts.members)
                 raise ArchiveError(f"chunk {int(slots[I_BAD])} is damaged: its words cannot have been written by {names}")

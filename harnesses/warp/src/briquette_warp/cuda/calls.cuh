@@ -115,4 +115,22 @@ template <class O, class T, int E, class G> __device__ __forceinline__ void tail
   else O::Policy::decode(meta, in, c, g, *reinterpret_cast<const typename O::Params *>(params));
 }
 
+/// A coder whose cost can be gathered code by code says so by a type `Sum`; see docs/contracts.md.
+template <class Q, class T, bool> struct sum_of { typedef uint32_t type; };
+template <class Q, class T> struct sum_of<Q, T, true> { typedef typename Q::template Sum<T> type; };
+template <class Q, class T> struct has_sum {
+  template <class R> __device__ static auto test(int) -> decltype(sizeof(typename R::template Sum<T>), char());
+  template <class R> __device__ static long test(...);
+  static constexpr bool value = sizeof(test<Q>(0)) == 1;
+  typedef typename sum_of<Q, T, value>::type type;
+};
+template <class O, class T, class S> __device__ __forceinline__ void tail_add(S &sum, T code, const uint8_t *params) {
+  if constexpr (no_params<typename O::Params>) O::Policy::template add<T>(sum, code);
+  else O::Policy::template add<T>(sum, code, *reinterpret_cast<const typename O::Params *>(params));
+}
+template <class O, class T, class S, class G> __device__ __forceinline__ uint32_t tail_measure(const S &sum, G g, const uint8_t *params) {
+  if constexpr (no_params<typename O::Params>) return O::Policy::template measure<T>(sum, g);
+  else return O::Policy::template measure<T>(sum, g, *reinterpret_cast<const typename O::Params *>(params));
+}
+
 }  // namespace briquette

@@ -4,6 +4,7 @@
 // Source: briquette; memory plan after SZp and cuSZp (Huang et al., SC 2023), one coder segment a lane.
 #pragma once
 #include <briquette_warp/cuda/device.cuh>
+#include <briquette_warp/cuda/select_device.cuh>
 
 #ifndef briquette_doze  // a stress test puts delays here
 #define briquette_doze(salt)
@@ -24,6 +25,15 @@ struct Forward {
   Lookback lookback;
   uint32_t *kept, *kept_warps;  // a bit an element, written by warps that keep any; a bit a warp, in a word a chunk
   unsigned long long *totals;   // words, values kept aside
+};
+
+/// The same for a chain whose tiles leave the group on a port of their own.
+struct TiledForward : Forward {
+  uint32_t *tile_sizes, *tile_words;
+  uint64_t *tile_blocks;
+  uint64_t tiles_room;
+  Lookback tiles_lookback;
+  unsigned long long *tiles_total;
 };
 
 /// Quantize one lane's row of shared memory in place, exactly, where the fast form would not answer for it: codes take the
@@ -70,7 +80,28 @@ template <class H, class X, class T> __device__ __forceinline__ uint32_t quantiz
   return kept;
 }
 
-template <class C> __device__ __forceinline__ void forward(const Forward &f) {
+/// Choose for the block's tiles: slices of a lane, or lanes of a warp, as their span is.
+template <class C, bool Whole> __device__ __forceinline__ void choose_lanes(typename C::First (&c)[per_lane], uint32_t mine, uint32_t m, const uint8_t *params, TileChoices<C, per_lane> &tiles) {
+  constexpr uint32_t span = TileShape<C>::span;
+  const uint32_t first = threadIdx.x * per_lane / span * span, at = span > per_lane ? first : threadIdx.x * per_lane;
+  choose_tiles<C, Whole, typename Segments<typename C::Selector>::Group, typename Segments<typename C::Tail>::Group>(c, mine, m > at ? m - at : 0u, params, tiles);
+}
+
+/// Write modes and side elements of a chunk's tiles to `out`, which is zero up to `heads`; side words of this lane at `at`.
+template <class C> __device__ __forceinline__ void write_tiles(const TileChoices<C, per_lane> &tiles, uint32_t m, uint32_t at, uint32_t *out) {
+  typedef TileShape<C> S;
+  BRIQUETTE_UNROLL
+  for (int k = 0; k < TileChoices<C, per_lane>::held; k++) {
+    const uint32_t first = threadIdx.x * per_lane + k * TileChoices<C, per_lane>::each, mode = tiles.mode[k];
+    if (first % S::span || first >= m) continue;
+    const uint32_t bit = first / S::span * S::mode_bits;
+    atomicOr(out + bit / 32, mode << bit % 32);
+    if (bit % 32 + S::mode_bits > 32) atomicOr(out + bit / 32 + 1, mode >> (32 - bit % 32));
+    tiles.write(k, out + at);
+    at += S::words(mode);
+  }
+}
+template <class C, class Run> __device__ __forceinline__ void forward(const Run &f) {
   typedef typename C::Source X;
   typedef typename C::First T;
   extern __shared__ Vector memory[];
@@ -104,8 +135,14 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
     read_row(reinterpret_cast<const T *>(tile) + t * pitch<T>, c);
     __syncthreads();
   }
-  if (m == uint32_t(chunk)) C::template forward<true>(c, mine, f.params);
-  else C::template forward<false>(c, mine, f.params);
+  TileChoices<C, per_lane> tiles;
+  if (m == uint32_t(chunk)) {
+    C::template forward<true>(c, mine, f.params);
+    if constexpr (C::has_selector) choose_lanes<C, true>(c, mine, m, f.params, tiles);
+  } else {
+    C::template forward<false>(c, mine, f.params);
+    if constexpr (C::has_selector) choose_lanes<C, false>(c, mine, m, f.params, tiles);
+  }
 
   if constexpr (C::has_tail) {
     typedef typename C::Tail Tail;
@@ -125,9 +162,28 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
       if (!real) meta[k] = 0;
       words += g.rank() == 0 ? size[k] : 0;
     }
+    constexpr bool carries = carries_tiles<C>::value, tiled = C::has_selector && !carries;
+    if constexpr (carries) words += tile_words<C>(tiles, m);
+    if constexpr (tiled) words |= tile_words<C>(tiles, m) << 16;  // both sums fit 16 bits: a chunk fits shared memory
     const uint32_t lead = ((m + Tail::span - 1) / Tail::span * M + 3) / 4;
     uint32_t total;
-    uint32_t at = lead + block_sum(words, sums, total);  // its barrier also ends the use of the tile
+    uint32_t *side = nullptr;
+    if constexpr (tiled) {
+      __shared__ uint32_t room[C::most_tile_words];
+      side = room;
+      for (uint32_t i = t; i < TileShape<C>::heads(chunk / TileShape<C>::span); i += lanes) side[i] = 0;
+    }
+    uint32_t at = block_sum(words, sums, total);  // its barrier also ends the use of the tile
+    uint32_t side_at = 0, side_total = 0;
+    if constexpr (tiled) {
+      const uint32_t heads = TileShape<C>::heads(TileShape<C>::tiles(m));
+      side_at = heads + (at >> 16);
+      side_total = heads + (total >> 16);
+      at &= 0xffffu;
+      total &= 0xffffu;
+      f.tiles_lookback.announce(id, side_total);
+    }
+    at += lead;
     total += lead;
     briquette_doze(1);
     f.lookback.announce(id, total);
@@ -135,18 +191,36 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
     if constexpr (S::spread) at = g.broadcast(at, 0);
     uint32_t *out = reinterpret_cast<uint32_t *>(memory);
     uint8_t *metas = reinterpret_cast<uint8_t *>(out);
+    uint32_t written[S::held];
+    BRIQUETTE_UNROLL
+    for (int k = 0; k < S::held; k++) {
+      written[k] = meta[k];
+      if constexpr (carries) {
+        const uint32_t first = uint32_t(t * per_lane + k * S::each);
+        if (first < m) written[k] |= TileBits<C>::put(tiles.mode[k * S::each / tiles.each], first % TileShape<C>::span / Tail::span);
+      }
+    }
     if (g.rank() == 0) {
       BRIQUETTE_UNROLL
       for (int k = 0; k < S::held; k++) {
         const uint32_t segment = uint32_t(t * per_lane + k * S::each) / Tail::span;
         BRIQUETTE_UNROLL
-        for (int b = 0; b < M; b++) if (segment * M + b < lead * 4) metas[segment * M + b] = uint8_t(meta[k] >> (8 * b));
+        for (int b = 0; b < M; b++) if (segment * M + b < lead * 4) metas[segment * M + b] = uint8_t(written[k] >> (8 * b));
       }
     }
     // the padding of the metadata behind the last segment's lane
     if (t == 0) for (uint32_t b = lanes * per_lane / Tail::span * M; b < lead * 4; b++) metas[b] = 0;
+    if constexpr (tiled) write_tiles<C>(tiles, m, side_at, side);
     BRIQUETTE_UNROLL
     for (int k = 0; k < S::held; k++) {
+      if constexpr (carries) {  // before the words of the tile's first segment
+        const uint32_t first = uint32_t(t * per_lane + k * S::each - g.rank() * S::each);
+        if (first % TileShape<C>::span == 0 && first < m) {
+          const int tile = k * S::each / tiles.each;
+          if (g.rank() == 0) tiles.write(tile, out + at);
+          at += TileShape<C>::words(tiles.mode[tile]);
+        }
+      }
       if (size[k] || S::spread) tail_pack<Tail>(slice<S::each>(const_cast<const L(&)[per_lane]>(codes), k), meta[k], g, out + at, params);
       at += size[k];
     }
@@ -159,7 +233,22 @@ template <class C> __device__ __forceinline__ void forward(const Forward &f) {
         if (id == gridDim.x - 1) f.totals[0] = base + total;
       }
     }
-    __syncthreads();
+    if constexpr (tiled) {  // by another warp at the same time
+      __shared__ unsigned long long side_placed;
+      if (t >= 32 && t < 64) {
+        const uint64_t base = f.tiles_lookback.before(id, side_total);
+        if (t == 32) {
+          side_placed = base;
+          f.tile_sizes[id] = side_total;
+          if ((id & 63) == 0) f.tile_blocks[id >> 6] = base;
+          if (id == gridDim.x - 1) *f.tiles_total = base + side_total;
+        }
+      }
+      __syncthreads();
+      const uint64_t base = side_placed;
+      if (base + side_total <= f.tiles_room)
+        for (uint32_t i = t; i < side_total; i += lanes) f.tile_words[base + i] = side[i];
+    } else __syncthreads();
     const uint64_t base = placed;
     if (base + total <= f.words_room) {
       uint32_t *to = f.words + base;

@@ -13,6 +13,7 @@ struct OneLane {
   __device__ __forceinline__ int rank() const { return 0; }
   template <class T> __device__ __forceinline__ T shift_up(T, T fill) const { return fill; }
   template <class T> __device__ __forceinline__ T exclusive_sum(T) const { return T(0); }
+  template <class T> __device__ __forceinline__ T sum(T x) const { return x; }
   template <class T> __device__ __forceinline__ T max(T x) const { return x; }
   template <class T> __device__ __forceinline__ T bit_or(T x) const { return x; }
   __device__ __forceinline__ bool any(bool x) const { return x; }
@@ -36,6 +37,12 @@ template <int N> struct WarpLanes {
     BRIQUETTE_UNROLL
     for (int step = 1; step < N; step <<= 1) { U got = U(shuffle_up(T(sum), step)); if (rank() >= step) sum = U(sum + got); }
     return T(U(sum - U(x)));
+  }
+  template <class T> __device__ __forceinline__ T sum(T x) const {
+    typedef unsigned_of<T> U;
+    BRIQUETTE_UNROLL
+    for (int step = N / 2; step; step >>= 1) x = T(U(U(x) + U(exchange(x, step))));
+    return x;
   }
   template <class T> __device__ __forceinline__ T max(T x) const {
     BRIQUETTE_UNROLL

@@ -7,6 +7,7 @@
 
 #include <briquette_warp/cuda/calls.cuh>
 #include <briquette_warp/cuda/outliers_host.cuh>
+#include <briquette_warp/cuda/select.cuh>
 
 namespace briquette {
 namespace host {
@@ -24,8 +25,10 @@ struct Forward {
   uint32_t *side_sizes, *side;
   uint64_t side_room;
   uint64_t words_used, side_used, next, kept;  // results
+  uint32_t *tile_sizes, *tiles;                // where tiles have a port of their own: room for every chunk's worst case
+  uint64_t tiles_used;                         // result
 };
-/// The caller's block of slots, inverse; `words` and `side` point at the first word of chunk `begin`.
+/// The caller's block of slots, inverse; `words`, `side` and `tiles` point at the first word of chunk `begin`.
 struct Inverse {
   uint8_t *out;
   uint64_t n, begin, end;
@@ -34,6 +37,7 @@ struct Inverse {
   const uint32_t *sizes, *words;
   const uint32_t *side_sizes, *side;
   uint64_t bad_chunk;  // result
+  const uint32_t *tile_sizes, *tiles;
 };
 
 /// A lane's array: on the stack, or, where it is large, one a thread for all calls (stacks of threads may be small).
@@ -71,8 +75,54 @@ template <class X, int E> __attribute__((noinline)) static void note_kept(const 
   }
 }
 
-/// Code one archive chunk of m elements. Returns its words at `out` (0 without a tail).
-template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const Forward &f, uint64_t first, uint32_t m, uint32_t *out, uint16_t *at, typename Bits<typename C::Source>::type *value, uint32_t &held) {
+/// Modes and side elements of a chunk's tiles, where they have a port of their own: words at `out`.
+template <class C, bool Tiled> struct TilesOut { TilesOut(uint32_t *, uint32_t) {} };
+template <class C> struct TilesOut<C, true> {
+  typedef TileShape<C> S;
+  uint32_t *out, *side;
+
+  TilesOut(uint32_t *out, uint32_t m) : out(out), side(out + S::heads(S::tiles(m))) {
+    for (uint32_t *p = out; p < side; p++) *p = 0;
+  }
+  template <int E> void write(uint32_t base, uint32_t count, const TileChoices<C, E> &tiles) {
+    for (uint32_t k = 0; k * S::span < count; k++) {
+      const uint32_t bit = (base / S::span + k) * S::mode_bits;
+      out[bit / 32] |= tiles.mode[k] << bit % 32;
+      if (bit % 32 + S::mode_bits > 32) out[bit / 32 + 1] |= tiles.mode[k] >> (32 - bit % 32);
+      tiles.write(int(k), side);
+      side += S::words(tiles.mode[k]);
+    }
+  }
+};
+/// And back; `sound` is false once they cannot be what an encoder wrote.
+template <class C, bool Tiled> struct TilesIn { TilesIn(const uint32_t *, uint32_t, uint32_t) {} };
+template <class C> struct TilesIn<C, true> {
+  typedef TileShape<C> S;
+  const uint32_t *in, *side, *end;
+  bool sound;
+
+  TilesIn(const uint32_t *in, uint32_t words, uint32_t m) : in(in), end(in + words) {
+    const uint32_t bits = S::tiles(m) * S::mode_bits, heads = S::heads(S::tiles(m));
+    sound = heads <= words && !(bits % 32 && in[heads - 1] >> bits % 32);
+    side = sound ? in + heads : end;
+  }
+  template <int E> void read(uint32_t base, uint32_t count, TileChoices<C, E> &tiles) {
+    for (uint32_t k = 0; sound && k * S::span < count; k++) {
+      const uint32_t bit = (base / S::span + k) * S::mode_bits;
+      uint32_t mode = in[bit / 32] >> bit % 32;
+      if (bit % 32 + S::mode_bits > 32) mode |= in[bit / 32 + 1] << (32 - bit % 32);
+      mode &= (1u << S::mode_bits) - 1u;
+      sound = mode < S::modes && S::words(mode) <= uint64_t(end - side);
+      if (!sound) return;
+      tiles.mode[k] = mode;
+      tiles.read(int(k), side);
+      side += S::words(mode);
+    }
+  }
+};
+
+/// Code one archive chunk of m elements, its tiles' part, if they have a port of their own, at `tiles_out`. Returns its words at `out` (0 without a tail).
+template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const Forward &f, uint64_t first, uint32_t m, uint32_t *out, uint16_t *at, typename Bits<typename C::Source>::type *value, uint32_t &held, uint32_t *&tiles_out) {
   constexpr int E = C::lane;
   typedef typename C::Source X;
   typedef typename C::First T;
@@ -88,6 +138,8 @@ template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const 
   if (p != out) p[-1] = 0;  // what follows the metadata in its last word
   const uint8_t *in = f.in + first * sizeof(X);
   const bool aligned = reinterpret_cast<uintptr_t>(in) % alignof(X) == 0;
+  constexpr bool carries = carries_tiles<C>::value, tiled = C::has_selector && !carries;
+  TilesOut<C, tiled> tile_port(tiles_out, m);
   for (uint32_t base = 0; base < m; base += E) {
     const uint32_t count = m - base < uint32_t(E) ? m - base : uint32_t(E);
     const X(*source)[E] = reinterpret_cast<const X(*)[E]>(in + uint64_t(base) * sizeof(X));
@@ -99,8 +151,15 @@ template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const 
     if constexpr (C::has_head) {
       if (!head_quantize<typename C::Head>(*source, c, kept, f.params + C::head_params) && C::has_side) note_kept<X>(kept, *source, base, count, at, value, held);
     } else memcpy(c, source, sizeof c);
-    if (count == uint32_t(E)) C::template forward<true>(c, count, f.params);
-    else C::template forward<false>(c, count, f.params);
+    TileChoices<C, E> tiles;
+    if (count == uint32_t(E)) {
+      C::template forward<true>(c, count, f.params);
+      if constexpr (C::has_selector) choose_tiles<C, true, OneLane, OneLane>(c, count, count, f.params, tiles);
+    } else {
+      C::template forward<false>(c, count, f.params);
+      if constexpr (C::has_selector) choose_tiles<C, false, OneLane, OneLane>(c, count, count, f.params, tiles);
+    }
+    if constexpr (tiled) tile_port.write(base, count, tiles);
     if constexpr (C::has_tail) {
       typedef typename C::Tail Tail;
       typedef typename Tail::In L;
@@ -113,12 +172,20 @@ template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const 
       if (count == uint32_t(E)) for (int k = 0; k < E / S; k++) metas[k] = tail_cost<Tail>(slice<S>(const_cast<const L(&)[E]>(codes), k), OneLane(), f.params + C::tail_params);
       else for (uint32_t k = 0; k < segments; k++) metas[k] = tail_cost<Tail>(slice<S>(const_cast<const L(&)[E]>(codes), int(k)), OneLane(), f.params + C::tail_params);
       for (uint32_t k = 0; k < segments; k++) {
-        for (int b = 0; b < M; b++) meta[(base / S + k) * M + b] = uint8_t(metas[k] >> (8 * b));
+        uint32_t written = metas[k];
+        if constexpr (carries) {
+          constexpr uint32_t segments_a_tile = TileShape<C>::span / S;
+          const uint32_t tile = k / segments_a_tile, mode = tiles.mode[tile];
+          written |= TileBits<C>::put(mode, k % segments_a_tile);
+          if (k % segments_a_tile == 0) { tiles.write(int(tile), p); p += TileShape<C>::words(mode); }
+        }
+        for (int b = 0; b < M; b++) meta[(base / S + k) * M + b] = uint8_t(written >> (8 * b));
         tail_pack<Tail>(slice<S>(const_cast<const L(&)[E]>(codes), int(k)), metas[k], OneLane(), p, f.params + C::tail_params);
         p += tail_size<Tail, L>(metas[k], f.params + C::tail_params);
       }
     } else memcpy(f.stream + (first + base) * sizeof(T), c, count * sizeof(T));
   }
+  if constexpr (tiled) tiles_out = tile_port.side;
   return C::has_tail ? uint32_t(p - out) : 0u;
 }
 
@@ -131,14 +198,15 @@ template <class C> static int32_t forward(uint64_t *slots) {
   static thread_local uint32_t aside[C::has_tail ? C::most_words : 1];
   static thread_local uint16_t at[C::has_side ? K : 1];
   static thread_local B value[C::has_side ? K : 1];
-  f.words_used = f.side_used = f.kept = 0;
+  f.words_used = f.side_used = f.kept = f.tiles_used = 0;
+  uint32_t *tiles = f.tiles;
   for (uint64_t chunk = f.begin; chunk < f.end; chunk++) {
     const uint64_t first = chunk * K;
     const uint32_t m = uint32_t(f.n - first < K ? f.n - first : K);
     uint32_t held = 0;
     f.next = chunk;
     const bool direct = C::has_tail && f.words_room - f.words_used >= uint64_t(C::most_words);
-    const uint32_t size = encode_chunk<C>(f, first, m, direct ? f.words + f.words_used : aside, at, value, held);
+    const uint32_t size = encode_chunk<C>(f, first, m, direct ? f.words + f.words_used : aside, at, value, held, tiles);
     if (C::has_tail) {
       if (size > f.words_room - f.words_used) return words_full;
       if (!direct) memcpy(f.words + f.words_used, aside, 4ull * size);
@@ -152,13 +220,39 @@ template <class C> static int32_t forward(uint64_t *slots) {
       f.kept += held;
     }
     f.words_used += size;
+    if constexpr (C::has_selector) {
+      if (f.tile_sizes) f.tile_sizes[chunk] = uint32_t(tiles - f.tiles - f.tiles_used);
+      f.tiles_used = uint64_t(tiles - f.tiles);
+    }
   }
   f.next = f.end;
   return done;
 }
 
+template <int M> static inline uint32_t read_meta(const uint8_t *meta, uint32_t segment) {
+  uint32_t value = 0;
+  for (int b = 0; b < M; b++) value |= uint32_t(meta[segment * M + b]) << (8 * b);
+  return value;
+}
+
+/// Read the mode of the tile that begins at `segment`, of which `left` and more are there, and its side elements at `p`.
+template <class C, int E> static inline bool carried_tile(const uint8_t *meta, uint32_t segment, uint32_t left, const uint32_t *&p, const uint32_t *end, int tile, TileChoices<C, E> &tiles) {
+  constexpr uint32_t all = TileShape<C>::span / uint32_t(C::Tail::span);
+  uint32_t mode = 0;
+  bool sound = true;
+  for (uint32_t j = 0; j < all && j < left; j++) {
+    uint32_t value = read_meta<int(C::Tail::Policy::meta_bytes)>(meta, segment + j);
+    sound &= TileBits<C>::take(TileBits<C>::split(value), j, mode);
+  }
+  if (!sound || mode >= TileShape<C>::modes || TileShape<C>::words(mode) > uint64_t(end - p)) return false;
+  tiles.mode[tile] = mode;
+  tiles.read(tile, p);
+  p += TileShape<C>::words(mode);
+  return true;
+}
+
 /// Decode one archive chunk of m elements; false when its words cannot be what an encoder wrote.
-template <class C> __attribute__((noinline)) static bool decode_chunk(const Inverse &f, uint64_t first, uint32_t m, const uint32_t *in, uint32_t words) {
+template <class C> __attribute__((noinline)) static bool decode_chunk(const Inverse &f, uint64_t first, uint32_t m, const uint32_t *in, uint32_t words, const uint32_t *tiles_in, uint32_t tile_words) {
   constexpr int E = C::lane;
   typedef typename C::Source X;
   typedef typename C::First T;
@@ -174,10 +268,18 @@ template <class C> __attribute__((noinline)) static bool decode_chunk(const Inve
     p += lead;
     for (uint32_t b = (m + C::Tail::span - 1) / C::Tail::span * C::Tail::Policy::meta_bytes; b < 4 * lead; b++) if (meta[b]) return false;
   }
+  constexpr bool carries = carries_tiles<C>::value, tiled = C::has_selector && !carries;
+  TilesIn<C, tiled> tile_port(tiles_in, tile_words, m);
   uint8_t *out = f.out + first * sizeof(X);
   const bool aligned = reinterpret_cast<uintptr_t>(out) % alignof(X) == 0;
   for (uint32_t base = 0; base < m; base += E) {
     const uint32_t count = m - base < uint32_t(E) ? m - base : uint32_t(E);
+    TileChoices<C, E> tiles;
+    if constexpr (C::has_selector) tiles.clear();
+    if constexpr (tiled) {
+      tile_port.read(base, count, tiles);
+      if (!tile_port.sound) return false;
+    }
     if constexpr (C::has_tail) {
       typedef typename C::Tail Tail;
       typedef typename Tail::In L;
@@ -185,8 +287,11 @@ template <class C> __attribute__((noinline)) static bool decode_chunk(const Inve
       auto &codes = as<L>(c);
       const uint32_t segments = (count + S - 1) / S;
       for (uint32_t k = 0; k < segments; k++) {
-        uint32_t value = 0;
-        for (int b = 0; b < M; b++) value |= uint32_t(meta[(base / S + k) * M + b]) << (8 * b);
+        uint32_t value = read_meta<M>(meta, base / S + k);
+        if constexpr (carries) {
+          if (k % (TileShape<C>::span / S) == 0 && !carried_tile<C>(meta, base / S + k, segments - k, p, end, int(k * S / TileShape<C>::span), tiles)) return false;
+          TileBits<C>::split(value);
+        }
         const uint32_t size = tail_size<Tail, L>(value, f.params + C::tail_params);
         if (size > uint64_t(end - p)) return false;
         tail_decode<Tail>(value, p, slice<S>(codes, int(k)), OneLane(), f.params + C::tail_params);
@@ -197,14 +302,20 @@ template <class C> __attribute__((noinline)) static bool decode_chunk(const Inve
     } else {
       memcpy(c, f.stream + (first + base) * sizeof(T), count * sizeof(T));
     }
-    if (count == uint32_t(E)) C::template inverse<true>(c, count, f.params);
-    else C::template inverse<false>(c, count, f.params);
+    if (count == uint32_t(E)) {
+      if constexpr (C::has_selector) restore_tiles<C, true, OneLane>(c, count, f.params, tiles);
+      C::template inverse<true>(c, count, f.params);
+    } else {
+      if constexpr (C::has_selector) restore_tiles<C, false, OneLane>(c, count, f.params, tiles);
+      C::template inverse<false>(c, count, f.params);
+    }
     X(*target)[E] = reinterpret_cast<X(*)[E]>(out + uint64_t(base) * sizeof(X));
     const bool whole = aligned && count == uint32_t(E);
     if constexpr (C::has_head) head_dequantize<typename C::Head>(c, whole ? *target : x, f.params + C::head_params);
     else memcpy(whole ? target : &x, c, sizeof x);
     if (!whole) memcpy(target, x, count * sizeof(X));
   }
+  if constexpr (tiled) { if (tile_port.side != tile_port.end) return false; }
   return !C::has_tail || p == end;
 }
 
@@ -213,13 +324,15 @@ template <class C> static int32_t inverse(uint64_t *slots) {
   typedef typename Bits<typename C::Source>::type B;
   constexpr uint64_t K = C::chunk;
   Arithmetic ieee;
-  const uint32_t *in = f.words, *side = f.side;
+  const uint32_t *in = f.words, *side = f.side, *tiles = f.tiles;
   for (uint64_t chunk = f.begin; chunk < f.end; chunk++) {
     const uint64_t first = chunk * K;
     const uint32_t m = uint32_t(f.n - first < K ? f.n - first : K), words = C::has_tail ? f.sizes[chunk] : 0;
     f.bad_chunk = chunk;
-    if (!decode_chunk<C>(f, first, m, in, words)) return damaged;
+    const uint32_t tile_words = C::has_selector && f.tile_sizes ? f.tile_sizes[chunk] : 0;
+    if (!decode_chunk<C>(f, first, m, in, words, tiles, tile_words)) return damaged;
     in += words;
+    tiles += tile_words;
     if (C::has_side) {
       if (!restore_outliers<B>(side, f.side_sizes[chunk], m, f.out + first * sizeof(B))) return damaged;
       side += f.side_sizes[chunk];
