@@ -117,7 +117,7 @@ def field(dtype: str, n: int, seed: int) -> np.ndarray:
         else:
             step = (0 * i, 3 * i, i * i // 4, rng.integers(-2, 3, m))[kind]
             out += [base + int(s) for s in step]
-    return np.array([v % 2 ** info.bits for v in out[:n]], f"u{np.dtype(dtype).itemsize}").view(dtype)
+    return np.array([v % 2**info.bits for v in out[:n]], f"u{np.dtype(dtype).itemsize}").view(dtype)
 
 
 @pytest.mark.parametrize("dtype", CODE_TYPES)
@@ -140,7 +140,13 @@ def test_matches_the_reference_for_every_geometry(tile: int, segment: int) -> No
 @pytest.mark.parametrize("dtype", CODE_TYPES)
 def test_extremes_wrap(dtype: str) -> None:
     info = np.iinfo(dtype)
-    for values in ([info.min], [info.max] * 3, [info.min, info.max] * 50, [info.max] * 97, [info.min, info.min, info.max, 0] * 30):
+    for values in (
+        [info.min],
+        [info.max] * 3,
+        [info.min, info.max] * 50,
+        [info.max] * 97,
+        [info.min, info.min, info.max, 0] * 30,
+    ):
         check(np.array(values, dtype), 32, 8, odd_cost)
         check(np.array(values, dtype), 96, 32, width_cost, chunk=192)
 
