@@ -17,13 +17,16 @@ from numpy.typing import NDArray
 import briquette as bq
 from briquette import discovery
 
-PRESETS: Final = ("fast", "planes", "zigzag")
+PRESETS: Final = ("fast", "planes", "zigzag", "adaptive")
 #: members of each preset's only group, in both directions
 GROUPS: Final = {
     "fast": (("linear-quantizer", "lorenzo-1d", "plain-rate"),),
     "planes": (("linear-quantizer", "lorenzo-1d", "adaptive-bitplane"),),
     "zigzag": (("linear-quantizer", "lorenzo-1d", "zigzag", "adaptive-bitplane"),),
+    "adaptive": (("linear-quantizer", "adaptive-lorenzo", "plain-rate"),),
 }
+#: kernels of a preset that is run staged, where some of its stages have a NumPy form only then
+STAGED_LAUNCHES: Final = {"adaptive": 1}
 _PIECE: Final = 1 << 19
 
 
@@ -110,7 +113,7 @@ def round_trip(x: NDArray[Any], eb: float, mode: str, pipeline: str, way: Way, t
     assert back.array is poisoned
     for plan in (p for p in (result.plan, back.plan) if p is not None):
         groups = GROUPS[pipeline] if way == FUSED else ()
-        launches = {"numpy": 0, "host": len(groups) or len(GROUPS[pipeline][0])}[way.target]
+        launches = {"numpy": 0, "host": len(groups) or STAGED_LAUNCHES.get(pipeline, len(GROUPS[pipeline][0]))}[way.target]
         for direction in (plan.forward, plan.inverse):
             assert (direction.groups, direction.launches) == (groups, launches)
     return Trip(poisoned, blob, result)

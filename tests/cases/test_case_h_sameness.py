@@ -18,7 +18,7 @@ import numpy as np
 import briquette as bq
 x = np.sin(np.arange(50_000) / 30).astype("float32")
 x[7::997] = np.nan
-for preset in ("fast", "planes", "zigzag"):
+for preset in ("fast", "planes", "zigzag", "adaptive"):
     for target in sys.argv[1:]:
         print(hashlib.sha256(bq.compress(x, 1e-3, "rel", pipeline=preset, target=target)).hexdigest())
 """
@@ -39,6 +39,7 @@ NAMED = {
     "fast": {"briquette-quantize", "briquette-lorenzo", "briquette-bitpack"},
     "planes": {"briquette-quantize", "briquette-lorenzo", "briquette-bitpack"},
     "zigzag": {"briquette-quantize", "briquette-lorenzo", "briquette-bitpack", "briquette-transforms"},
+    "adaptive": {"briquette-quantize", "briquette-lorenzo", "briquette-bitpack"},
 }
 
 

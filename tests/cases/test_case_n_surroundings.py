@@ -139,7 +139,7 @@ import numpy as np
 import briquette as bq
 from briquette import discovery
 registry = discovery.registry()
-assert {"fast", "planes", "zigzag"} <= set(registry.presets())
+assert {"fast", "planes", "zigzag", "adaptive"} <= set(registry.presets())
 assert "linear-quantizer" in registry.stages()
 assert "numpy" in registry.names("briquette.targets")
 broken = [p for p in registry.packs(load=True) if p.state != "loaded"]

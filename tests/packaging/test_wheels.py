@@ -161,7 +161,7 @@ def test_import_brings_in_no_pack_no_gpu_library_and_no_compiler(installed: Any,
 
 def test_demo_runs_from_the_wheels_in_another_folder(installed: Any, tmp_path: Path) -> None:
     done = installed.run("briquette", "demo", cwd=tmp_path)
-    for preset in ("fast", "planes", "zigzag"):
+    for preset in ("fast", "planes", "zigzag", "adaptive"):
         assert preset in done.stdout
     pictures = list(tmp_path.rglob("*.png"))
     assert len(pictures) == 1

@@ -25,7 +25,10 @@ PRESETS: Final[Mapping[str, tuple[str, ...]]] = {
     "fast": ("linear-quantizer", "lorenzo-1d", "plain-rate"),
     "planes": ("linear-quantizer", "lorenzo-1d", "adaptive-bitplane"),
     "zigzag": ("linear-quantizer", "lorenzo-1d", "zigzag", "adaptive-bitplane"),
+    "adaptive": ("linear-quantizer", "adaptive-lorenzo", "plain-rate"),
 }
+#: groups of which some nodes run as NumPy when staged: those that the modes of tiles go from and to
+TIED: Final[Mapping[tuple[str, ...], frozenset[str]]] = {PRESETS["adaptive"]: frozenset({"adaptive-lorenzo", "plain-rate"})}
 
 
 class Way(NamedTuple):
@@ -45,7 +48,7 @@ def assert_plan(plan: bq.Plan | None, way: Way, nodes: tuple[str, ...]) -> None:
     """Fused: one group and one launch each way. Staged: one launch a stage. Reference: none."""
     assert plan is not None, "the archive is raw: nothing was decoded"
     groups = (nodes,) if way == FUSED else ()
-    launches = {REFERENCE: 0, STAGED: len(nodes), FUSED: 1}[way]
+    launches = {REFERENCE: 0, STAGED: len(nodes) - len(TIED.get(nodes, ())), FUSED: 1}[way]
     for direction in (plan.forward, plan.inverse):
         assert (direction.groups, direction.launches) == (groups, launches), plan.explain()
         assert tuple(n for s in direction.steps[:: 1 if direction is plan.forward else -1] for n in s.nodes) == nodes
@@ -55,7 +58,7 @@ def programs(way: Way, nodes: tuple[str, ...], direction: str) -> list[tuple[str
     """The programs a run of one direction must ask for, in order."""
     if way == REFERENCE:
         return []
-    steps = [nodes] if way == FUSED else [(n,) for n in nodes]
+    steps = [nodes] if way == FUSED else [(n,) for n in nodes if n not in TIED.get(nodes, ())]
     return [(direction, s) for s in (steps if direction == "forward" else steps[::-1])]
 
 

@@ -17,7 +17,7 @@ from briquette import discovery
 
 CHUNK = 8192
 BLOCK = 64 * CHUNK
-PRESETS = ("fast", "planes", "zigzag")
+PRESETS = ("fast", "planes", "zigzag", "adaptive")
 WAYS = (("numpy", "auto"), ("numpy", "off"), ("host", "auto"), ("host", "off"))
 
 pytestmark = pytest.mark.usefixtures("host")
