@@ -30,8 +30,8 @@ CHUNK: Final = 8192
 PER_LANE: Final = 32
 
 # the head of the control block, in 64-bit words; zero at the start of a run
-(WORDS, KEPT, SIDE_WORDS, FLAG, FOUND, DONE, EXTENT) = (0, 1, 2, 3, 4, 7, 8)
-_HEAD: Final = 12
+(WORDS, KEPT, SIDE_WORDS, FLAG, FOUND, DONE, EXTENT, TILE_WORDS) = (0, 1, 2, 3, 4, 7, 8, 12)
+_HEAD: Final = 13
 _PARAMS_AT: Final = 8 * _HEAD + 32 - 8 * _HEAD % 32
 
 
@@ -53,9 +53,10 @@ def refuse_geometry(parts: Composition) -> str | None:
 
 def resident_blocks(parts: Composition, shared: int) -> int:
     """Return how many blocks a multiprocessor shall hold at a time: by shared memory, and by the registers a lane needs."""
+    tiles = parts.selector is not None  # a selector holds codes and two orders of differences: 64 registers, else 48
     if shared > 40_000:
-        return 3
-    return 4 if parts.selector is not None else 5  # 64 registers for codes and two orders of differences, else 48
+        return 2 if tiles else 3
+    return 4 if tiles else 5
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,8 @@ class Enqueued:
     slots: NDArray[np.uint64]
     tables: Any = None
     words: Any = None
+    tile_tables: Any = None
+    tile_words: Any = None
     side: Side | None = None
 
     def at(self, word: int) -> int:
@@ -147,6 +150,10 @@ class CudaProgram(GroupProgram):
         found = {(tail.node, tail.stage.outputs[0]): main}
         if self._parts.side is not None and work.side is not None:
             found[self._parts.side] = _placed(work.session, chunks, work.side.tables, work.side.words, work.side.words.size)
+        if self._parts.tiles_sink is not None:
+            found[self._parts.tiles_sink] = _placed(
+                work.session, chunks, work.tile_tables, work.tile_words, work.tile_words.size
+            )
         return found
 
     # -- compression ---------------------------------------------------------------------------------------
@@ -167,12 +174,14 @@ class CudaProgram(GroupProgram):
         parts, chunks = self._parts, run.chunks
         lookback = 8 * (chunks + 1)
         main_at = _PARAMS_AT + -(-max(parts.param_bytes, 16) // 32) * 32
-        cleared = main_at + lookback + (4 * chunks if parts.side else 0)
+        tiles_at = main_at + lookback
+        warps_at = tiles_at + (lookback if parts.tiles_sink else 0)
+        cleared = warps_at + (4 * chunks if parts.side else 0)
         kept_at = -(-cleared // 32) * 32
         control = session.memory(kept_at + (4 * chunks * LANES if parts.side else 0))
         base = control.pointer
-        slots = np.zeros(12, np.uint64)
-        work = Enqueued(session, source, run, control, np.empty(_HEAD, np.uint64), cleared, main_at + lookback, kept_at, slots)
+        slots = np.zeros(18 if parts.tiles_sink else 12, np.uint64)
+        work = Enqueued(session, source, run, control, np.empty(_HEAD, np.uint64), cleared, warps_at, kept_at, slots)
         slots[:4] = source.pointer, run.count, base + _PARAMS_AT, run.out.pointer if run.out is not None else 0
         if parts.coder:
             room = chunks * parts.most_words
@@ -182,6 +191,12 @@ class CudaProgram(GroupProgram):
         if parts.side:
             slots[9:11] = base + kept_at, base + work.warps_at
         slots[11] = work.at(WORDS)
+        if parts.tiles_sink:
+            room = chunks * parts.most_tile_words
+            work.tile_tables, sizes = self._tables(session, chunks)
+            work.tile_words = session.array(room, "uint32")
+            slots[12:16] = sizes, work.tile_words.pointer, work.tile_tables.pointer, room
+            slots[16:18] = base + tiles_at, work.at(TILE_WORDS)
         return work
 
     def start(self, work: Enqueued) -> None:
@@ -233,6 +248,9 @@ class CudaProgram(GroupProgram):
             found[tail.node, tail.stage.outputs[0]] = self._deliver(session, value, run)
         else:
             found[tail.node, tail.stage.outputs[0]] = run.out
+        if parts.tiles_sink is not None:
+            used = int(work.head[TILE_WORDS])
+            found[parts.tiles_sink] = self._fetched(session, _placed(session, run.chunks, work.tile_tables, work.tile_words, used), run)
         if parts.side is not None:
             found[parts.side] = self._aside(work)
         return found
@@ -305,11 +323,14 @@ class CudaProgram(GroupProgram):
             side = self.prepare_side(work, count)
             self.start_side(work, side)
             session.fetch(work.control.pointer, work.head)
-        used = int(work.head[SIDE_WORDS])
-        value = _placed(session, chunks, side.tables, side.words, used)
+        return self._fetched(session, _placed(session, chunks, side.tables, side.words, int(work.head[SIDE_WORDS])), run)
+
+    @staticmethod
+    def _fetched(session: Any, value: Placed, run: GroupRun) -> Chunked:
+        """Copy a side stream to the host where the archive is made there."""
         if run.open_sink is None:
             return value
-        sizes, held = np.empty(chunks, np.uint32), np.empty(used, np.uint32)
+        sizes, held = np.empty(run.chunks, np.uint32), np.empty(value.words.size, np.uint32)
         return Chunked(session.read(value.sizes.pointer, sizes), session.read(value.words.pointer, held))
 
     # -- decompression -------------------------------------------------------------------------------------
@@ -331,7 +352,7 @@ class CudaProgram(GroupProgram):
         parts, chunks = self._parts, run.chunks
         tail = parts.members[-1]
         main = values[tail.node, tail.stage.outputs[0]]
-        slots = np.zeros(14, np.uint64)
+        slots = np.zeros(18 if parts.tiles_sink else 14, np.uint64)
         if isinstance(main, Placed) and main.nodes == self._nodes:
             control, flag, params = main.control, main.control.pointer + 8 * FLAG, main.control.pointer + _PARAMS_AT
         else:
@@ -355,6 +376,10 @@ class CudaProgram(GroupProgram):
             side = self._place(session, values[parts.side], begin, chunks, ".".join(parts.side))
             slots[9:13] = [a.pointer for a in side] + [values[parts.side].words.size]
             held += side
+        if parts.tiles_sink is not None:
+            tiles = self._place(session, values[parts.tiles_sink], begin, chunks, ".".join(parts.tiles_sink))
+            slots[14:18] = [a.pointer for a in tiles] + [values[parts.tiles_sink].words.size]
+            held += tiles
         held += placed
         if chunks:
             session.launch(self._module, "briquette_inverse", chunks, self._shared, slots)

@@ -84,7 +84,7 @@ template <class H, class X, class T> __device__ __forceinline__ uint32_t quantiz
 template <class C, bool Whole> __device__ __forceinline__ void choose_lanes(typename C::First (&c)[per_lane], uint32_t mine, uint32_t m, const uint8_t *params, TileChoices<C, per_lane> &tiles) {
   constexpr uint32_t span = TileShape<C>::span;
   const uint32_t first = threadIdx.x * per_lane / span * span, at = span > per_lane ? first : threadIdx.x * per_lane;
-  choose_tiles<C, Whole, typename Segments<typename C::Selector>::Group, typename Segments<typename C::Tail>::Group>(c, mine, m > at ? m - at : 0u, params, tiles);
+  choose_tiles<C, Whole, typename TileLanes<C>::Group, typename Segments<typename C::Tail>::Group>(c, mine, m > at ? m - at : 0u, params, tiles);
 }
 
 /// Write modes and side elements of a chunk's tiles to `out`, which is zero up to `heads`; side words of this lane at `at`.

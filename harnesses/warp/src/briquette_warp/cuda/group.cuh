@@ -23,7 +23,8 @@ struct OneLane {
 
 #if !BRIQUETTE_HOST
 /// N neighbouring lanes of a warp (a power of two up to 32) hold the span, lane r the elements [r * E, r * E + E).
-template <int N> struct WarpLanes {
+/// Lockstep: all groups of the warp reach every collective together, which saves asking who is there.
+template <int N, bool Lockstep = false> struct WarpLanes {
   static_assert(N >= 2 && N <= 32 && (N & (N - 1)) == 0, "a group is a power of two of lanes");
   static constexpr int size = N;
   __device__ __forceinline__ int rank() const { return int(threadIdx.x & (N - 1)); }
@@ -71,7 +72,7 @@ template <int N> struct WarpLanes {
  private:
   /// The group's lanes within the warp: what one segment does (its width, say) must not hold up another.
   __device__ __forceinline__ unsigned mask() const {
-    if constexpr (N == 32) return 0xffffffffu;
+    if constexpr (N == 32 || Lockstep) return 0xffffffffu;
     else return ((1u << (N & 31)) - 1u) << (threadIdx.x & (32 - N));
   }
   template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) const {

@@ -114,7 +114,7 @@ template <class C, int Held> __device__ __forceinline__ bool take_modes(const ui
   }
   BRIQUETTE_UNROLL
   for (int k = 0; k < tiles.held; k++) {
-    const typename Segments<typename C::Selector>::Group g;
+    const typename TileLanes<C, true>::Group g;
     tiles.mode[k] = TileBits<C>::carriers == 1 ? g.broadcast(tiles.mode[k], 0) : g.bit_or(tiles.mode[k]);
     if (tiles.mode[k] >= TileShape<C>::modes) { tiles.mode[k] = 0; sound = false; }
   }
@@ -127,7 +127,7 @@ template <class C> __device__ __forceinline__ uint32_t lead_words(uint32_t first
 }
 
 template <class C, bool Whole> __device__ __forceinline__ void restore_lanes(typename C::First (&c)[per_lane], uint32_t mine, const uint8_t *params, const TileChoices<C, per_lane> &tiles) {
-  restore_tiles<C, Whole, typename Segments<typename C::Selector>::Group>(c, mine, params, tiles);
+  restore_tiles<C, Whole, typename TileLanes<C>::Group>(c, mine, params, tiles);
 }
 
 template <class C, class Run> __device__ __forceinline__ void inverse(const Run &f) {

@@ -10,6 +10,7 @@ namespace briquette_lorenzo {
 struct AdaptiveLorenzo {
   static constexpr int modes = 4;  // bit 0: second order, bit 1: centred
   static constexpr int most_sides = 1;
+  static constexpr bool lockstep = true;
   __device__ __forceinline__ static constexpr int sides(uint32_t mode) { return int(mode >> 1 & 1); }
 
   template <class Tail, class T, int E, class G>
