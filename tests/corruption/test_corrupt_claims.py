@@ -30,8 +30,9 @@ CHUNK, CHUNKS = 65_536, 64
 def bomb(preset: str, dtype: str, kept: str) -> bytes:
     """Return an archive of `CHUNKS` of the largest chunks, each of a few words: zeros, and values kept aside as `kept` says."""
     header = Archive.open(bytes(briquette.compress(field(dtype, "none"), 0.1, pipeline=preset, target="numpy"))).header
-    coder = dataclasses.replace(header.stages[-1], parameters={"segment": 1024})
-    header = dataclasses.replace(header, shape=(CHUNKS, CHUNK), chunk=CHUNK, stages=(*header.stages[:-1], coder))
+    stages = [dataclasses.replace(s, parameters={"tile": 4096}) if "tile" in s.parameters else s for s in header.stages]
+    stages[-1] = dataclasses.replace(stages[-1], parameters={"segment": 1024})
+    header = dataclasses.replace(header, shape=(CHUNKS, CHUNK), chunk=CHUNK, stages=tuple(stages))
     words = CHUNK // 1024 // 4
     which = np.zeros(CHUNK, np.bool_)
     which[:: {"none": CHUNK, "every": 1, "second": 2}[kept]] = kept != "none"

@@ -141,6 +141,22 @@ from = "differences.out"
 to = "planes.in"
 """
 
+#: the modes of tiles as a segment of their own
+APART: Final = """
+[[stage]]
+use = "linear-quantizer"
+[[stage]]
+use = "adaptive-lorenzo"
+[[stage]]
+use = "plain-rate"
+[[edge]]
+from = "linear-quantizer.codes"
+to = "adaptive-lorenzo.in"
+[[edge]]
+from = "adaptive-lorenzo.out"
+to = "plain-rate.in"
+"""
+
 RECIPES: Final[Mapping[str, Recipe]] = {
     "fast-float32": Recipe(sea, "fast", 1e-3, "rel"),
     "fast-float64": Recipe(sun, "fast", 1e-3, "rel"),
@@ -179,6 +195,22 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "constant-float32": Recipe(lambda: np.full((20, 500), 3.5, np.float32), "fast", 1e-3, "rel"),
     "lossless-int16": Recipe(
         lambda: (np.arange(9000) % 251 - 125).astype(np.int16), chain(("lorenzo-1d", {}), ("plain-rate", {})), None
+    ),
+    "adaptive-float32": Recipe(sea, "adaptive", 1e-3, "rel"),
+    "adaptive-float64": Recipe(sun, "adaptive", 1e-3, "rel"),
+    "adaptive-apart-float32": Recipe(sea, APART, 0.05),
+    "int16-adaptive-float32": Recipe(
+        water, chain(INT16, ("adaptive-lorenzo", {"tile": 96}), ("zigzag", {}), ("adaptive-bitplane", {})), 1e-2
+    ),
+    "lossless-adaptive-int64": Recipe(
+        lambda: (np.arange(8980, dtype=np.int64) - 4000) ** 2 // 7 + 10**12,
+        chain(("adaptive-lorenzo", {"tile": 128}), ("plain-rate", {})),
+        None,
+    ),
+    "lossless-adaptive-uint16": Recipe(
+        lambda: (30_000 + np.arange(9000) // 3 + np.arange(9000) // 1000 * 700).astype(np.uint16),
+        chain(("adaptive-lorenzo", {"tile": 128}), ("adaptive-bitplane", {"segment": 32})),
+        None,
     ),
     "raw-float32": Recipe(lambda: water()[:1, :20], "fast", 1e-3, raw=True),
     "raw-float64": Recipe(lambda: specials("float64")[:30], "planes", 1e-12, raw=True),
