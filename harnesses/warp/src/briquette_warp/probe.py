@@ -16,7 +16,7 @@ from briquette.ports import PortType
 from briquette.stage import Stage
 from briquette.target import KernelSource
 
-from .chain import C_NAMES, is_coder, is_head, slice_span
+from .chain import C_NAMES, is_coder, is_head, is_selector, slice_span
 
 #: lanes that may share a span
 LANES: Final = (1, 2, 4, 8, 16, 32)
@@ -93,9 +93,11 @@ def geometries(member: Member) -> tuple[LaneGeometry, ...]:
 def typical(member: Member) -> tuple[LaneGeometry, ...]:
     """Return the geometries that a GPU would use: one lane a span, 8 lanes or as many as hold 32 elements each, a whole warp.
 
-    A coder's segment of more than 64 elements is always shared: one lane could not hold it in registers by far.
+    A coder's segment or a selector's tile of more than 64 elements is always shared: one lane could not hold it in registers
+    by far.
     """
-    alone = [g for g in geometries(member) if g.lanes == 1 and not (is_coder(member) and g.elements > 2 * SMALL)]
+    large = is_coder(member) or is_selector(member)
+    alone = [g for g in geometries(member) if g.lanes == 1 and not (large and g.elements > 2 * SMALL)]
     shared = [g for g in geometries(member) if g.lanes > 1]
     few = [g for g in shared if g.small and g.lanes >= 8] or shared[-1:]
     return tuple(dict.fromkeys([*alone, *few[:1], *shared[-1:]]))
@@ -131,6 +133,7 @@ def probe_source(name: str, probes: Sequence[Probe]) -> KernelSource:
     -----
     The kernels take the arguments ``in, out, words, params``. Thread l of the grid is lane l of the stream, which has a
     whole number of blocks. Code to code: ``in`` and ``out`` are codes. Head: ``words`` receives a mark for each value.
+    Selector: ``words`` holds a tile's mode and side elements; it chooses by the bits of each 32 elements' widest code.
     Coder: ``words`` holds `Probe.room` words a segment, and ``out`` (decoding: ``in``) two words a segment, metadata and size.
     """
     headers = sorted({m.op.include_header for p in probes for m in (p.forward, p.inverse)})
@@ -170,6 +173,9 @@ def _call(probe: Probe, member: Member, op: str, forward: bool) -> str:
     if is_head(member):
         what, arguments = ("quantize", "in, out, words") if forward else ("dequantize", "in, out")
         return f"briquette::probe::{what}<{op}, {elements}>(lane, {arguments}, params);"
+    if is_selector(member):
+        what, arguments = ("choose" if forward else "restore"), "in, out, words"
+        return f"briquette::probe::{what}<{op}, {elements}, {group}>(lane, {arguments}, params);"
     if is_coder(member):
         what, arguments = "encode", "in, reinterpret_cast<uint32_t *>(out)"
         if not forward:

@@ -12,7 +12,7 @@ from briquette.errors import BriquetteError, PipelineError
 from briquette.harness import Member
 from briquette.stage import Stage
 
-from .chain import C_NAMES, refuse_chain
+from .chain import C_NAMES, is_selector, refuse_chain
 from .harness import WarpHarness
 from .probe import members_of
 
@@ -146,5 +146,7 @@ def _typed(pack: str, name: str, stage: Stage) -> Iterator[Policy]:
             forward, inverse = members_of(stage, dtype)
         except PipelineError:
             continue
-        if all(refuse_chain([member], member.spec.span) is None for member in (forward, inverse)):
+        # a selector runs with its coder only, and is looked at with a stand-in: how it is declared shows in its inverse
+        looked_at = (inverse,) if is_selector(forward) else (forward, inverse)
+        if all(refuse_chain([member], member.spec.span, "inverse") is None for member in looked_at):
             yield Policy(pack, name, forward, inverse)

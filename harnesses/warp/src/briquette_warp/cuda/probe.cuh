@@ -1,9 +1,9 @@
 // Kernels' bodies that run one policy alone, from memory to memory, at a geometry chosen from outside.
 // Role: none; composed by probe.py to compile a policy by itself and to compare its results between geometries.
-// Requires: calls.cuh; lane l holds the elements [l * E, l * E + E), G::size neighbouring lanes a span.
+// Requires: select.cuh; lane l holds the elements [l * E, l * E + E), G::size neighbouring lanes a span.
 // Source: briquette's policy contract (docs/contracts.md).
 #pragma once
-#include <briquette_warp/cuda/calls.cuh>
+#include <briquette_warp/cuda/select.cuh>
 
 namespace briquette {
 namespace probe {
@@ -50,6 +50,67 @@ template <class O, int E> __device__ __forceinline__ void dequantize(uint32_t la
   load(in, lane, c);
   head_dequantize<O>(c, x, params);
   store(x, lane, out);
+}
+
+/// Selector: chooses by the bits of a segment's widest code, a segment being 32 elements where that divides the tile.
+struct Widest {
+  static constexpr uint32_t meta_bytes = 1;
+  template <class T, int S> __device__ __forceinline__ static uint32_t size(uint32_t width) { return width; }
+  template <class T, int E, class G> __device__ __forceinline__ static uint32_t cost(const T (&c)[E], G g) {
+    unsigned_of<T> all = 0;
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) add<T>(all, c[m]);
+    return measure<T>(all, g);
+  }
+  template <class T> using Sum = unsigned_of<T>;
+  template <class T> __device__ __forceinline__ static void add(Sum<T> &sum, T code) { sum = Sum<T>(sum | fold(code)); }
+  template <class T, class G> __device__ __forceinline__ static uint32_t measure(Sum<T> sum, G g) { return bit_length(g.bit_or(sum)); }
+};
+#if BRIQUETTE_HOST
+template <int N> struct LanesAs { typedef OneLane Group; };
+#else
+template <int N> struct LanesAs { typedef WarpLanes<N> Group; };
+template <> struct LanesAs<1> { typedef OneLane Group; };
+#endif
+template <class O, int E> struct SelectorChain {
+  typedef typename O::In First;
+  typedef O Selector;
+  static constexpr int segment = O::span % 32 ? int(O::span) : 32;
+  typedef Op<Widest, void, segment, First, First> Tail;
+  typedef typename LanesAs<(segment > E ? segment / E : 1)>::Group SegmentGroup;
+  static constexpr bool has_selector = true, carries = false;
+  static constexpr uint32_t most_words = O::span * 2, selector_params = 0, tail_params = 0;
+  template <int N> __device__ __forceinline__ static void later_each(First (&)[N], const uint8_t *) {}
+  template <int N> __device__ __forceinline__ static void later_undo(First (&)[N], const uint8_t *) {}
+};
+/// Words of a tile: its mode, then its side elements.
+template <class C, class T = TileShape<C>> constexpr uint32_t tile_record = 1 + T::Policy::most_sides * (sizeof(typename T::T) > 4 ? 2 : 1);
+template <class O, int E, class G> __device__ __forceinline__ void choose(uint32_t lane, const uint8_t *in, uint8_t *out, uint32_t *words, const uint8_t *params) {
+  typedef SelectorChain<O, E> C;
+  typename O::In c[E];
+  TileChoices<C, E> tiles;
+  load(in, lane, c);
+  choose_tiles<C, true, G, typename C::SegmentGroup>(c, E, O::span, params, tiles);
+  for (int k = 0; k < tiles.held && G().rank() == 0; k++) {
+    uint32_t *record = words + (lane / G::size * tiles.held + k) * tile_record<C>;
+    record[0] = tiles.mode[k];
+    tiles.write(k, record + 1);
+  }
+  store(c, lane, out);
+}
+template <class O, int E, class G> __device__ __forceinline__ void restore(uint32_t lane, const uint8_t *in, uint8_t *out, const uint32_t *words, const uint8_t *params) {
+  typedef SelectorChain<O, E> C;
+  typename O::Out c[E];
+  TileChoices<C, E> tiles;
+  load(in, lane, c);
+  tiles.clear();
+  for (int k = 0; k < tiles.held; k++) {
+    const uint32_t *record = words + (lane / G::size * tiles.held + k) * tile_record<C>;
+    tiles.mode[k] = record[0] < TileShape<C>::modes ? record[0] : 0;
+    if (G().rank() == 0) tiles.read(k, record + 1);
+  }
+  restore_tiles<C, true, G>(c, E, params, tiles);
+  store(c, lane, out);
 }
 
 /// Tail: segment s takes `Room` words at `words`; its metadata and its size in words stand in words 2 s and 2 s + 1 at `table`.

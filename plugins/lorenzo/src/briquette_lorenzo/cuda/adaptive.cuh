@@ -16,10 +16,13 @@ struct AdaptiveLorenzo {
   template <class Tail, class T, int E, class G>
   __device__ __forceinline__ static uint32_t select(T (&c)[E], uint32_t count, G g, const Tail &tail, T (&side)[1]) {
     typedef briquette::unsigned_of<T> U;
-    History<U> none{U(g.shift_up(c[E - 1], T(0))), U(g.shift_up(c[E > 1 ? E - 2 : 0], T(0)))};
+    const T last = g.shift_up(c[E - 1], T(0));
+    const History<U> none{U(last), U(g.shift_up(E > 1 ? c[E > 1 ? E - 2 : 0] : last, T(0)))};
     const U mean = mean_of(c, g, tail.elements());
     History<U> centred = none;
-    if (g.rank() == 0) centred.last = centred.before = mean;  // as if the mean had gone on for ever
+    // as if the mean had gone on for ever
+    if (g.rank() == 0) centred.last = mean;
+    if (g.rank() * E < 2) centred.before = mean;
     uint32_t mode;
     if constexpr (Tail::additive && Tail::each >= 2) mode = by_sums(c, count, g, tail, none, centred);
     else mode = by_trial(c, g, tail, none, centred);
@@ -116,7 +119,6 @@ struct AdaptiveLorenzo {
     }
   }
 
-  /// The second differences of the codes of [first, first + N), by the codes before them in the array.
   template <class T> __device__ __forceinline__ static T delta(T a, T b) {
     typedef briquette::unsigned_of<T> U;
     return T(U(U(a) - U(b)));
@@ -161,6 +163,7 @@ struct AdaptiveLorenzo {
     // the words of the tile's first segment are counted in its first lane, which so knows all four costs
     return g.broadcast(cheapest(cost, tail.modes()), 0);
   }
+  /// Add both differences of the codes from `First` on, N of them; two codes more stand before the first.
   template <int First, int N, class Tail, class T, class Sum>
   __device__ __forceinline__ static void gather(const T *c, uint32_t count, const Tail &tail, Sum &one, Sum &two) {
     BRIQUETTE_UNROLL
@@ -172,6 +175,7 @@ struct AdaptiveLorenzo {
       }
     }
   }
+  /// Add the differences of a lane that need what stands before it.
   template <class Tail, class T, int E, class U, class Sum>
   __device__ __forceinline__ static void edge(const T (&c)[E], uint32_t count, const Tail &tail, History<U> h, Sum &one, Sum &two) {
     const T last = T(h.last), before = T(h.before), zero = delta(c[0], last);
