@@ -200,7 +200,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "adaptive-float64": Recipe(sun, "adaptive", 1e-3, "rel"),
     "adaptive-apart-float32": Recipe(sea, APART, 0.05),
     "int16-adaptive-float32": Recipe(
-        water, chain(INT16, ("adaptive-lorenzo", {"tile": 96}), ("zigzag", {}), ("adaptive-bitplane", {})), 1e-2
+        lambda: sea() - 40, chain(INT16, ("adaptive-lorenzo", {"tile": 96}), ("zigzag", {}), ("adaptive-bitplane", {})), 4e-3
     ),
     "lossless-adaptive-int64": Recipe(
         lambda: (np.arange(8980, dtype=np.int64) - 4000) ** 2 // 7 + 10**12,
@@ -208,7 +208,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
         None,
     ),
     "lossless-adaptive-uint16": Recipe(
-        lambda: (30_000 + np.arange(9000) // 3 + np.arange(9000) // 1000 * 700).astype(np.uint16),
+        lambda: np.where(np.arange(9000) < 4000, 40_000 + np.arange(9000) // 640 * 700, np.arange(9000) ** 2 // 2000).astype("u2"),
         chain(("adaptive-lorenzo", {"tile": 128}), ("adaptive-bitplane", {"segment": 32})),
         None,
     ),

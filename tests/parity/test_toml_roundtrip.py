@@ -25,6 +25,7 @@ class Case(NamedTuple):
 CASES = {
     "linear-quantizer": Case({"code_type": "int16"}, behind=(LORENZO, CODER)),
     "lorenzo-1d": Case({"region": 96}, before=(QUANTIZER,), behind=(CODER,)),
+    "adaptive-lorenzo": Case({"tile": 96}, before=(QUANTIZER,), behind=(CODER,)),
     "zigzag": Case({}, before=(QUANTIZER, LORENZO), behind=(CODER,)),
     "plain-rate": Case({"segment": 64}, before=(QUANTIZER, LORENZO)),
     "adaptive-bitplane": Case({"segment": 128}, before=(QUANTIZER, LORENZO)),
