@@ -208,7 +208,9 @@ RECIPES: Final[Mapping[str, Recipe]] = {
         None,
     ),
     "lossless-adaptive-uint16": Recipe(
-        lambda: np.where(np.arange(9000) < 4000, 40_000 + np.arange(9000) // 640 * 700, np.arange(9000) ** 2 // 2000).astype("u2"),
+        lambda: np.where(np.arange(9000) < 4000, 40_000 + np.arange(9000) // 640 * 700, np.arange(9000) ** 2 // 2000).astype(
+            "u2"
+        ),
         chain(("adaptive-lorenzo", {"tile": 128}), ("adaptive-bitplane", {"segment": 32})),
         None,
     ),

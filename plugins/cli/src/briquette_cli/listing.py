@@ -63,7 +63,9 @@ def stages(as_json: bool) -> None:
         (
             s["name"],
             s["role"],
-            ", ".join(s["inputs"]) + " -> " + ", ".join(s["outputs"]) if not s["error"] else s["error"],
+            ", ".join([*s["inputs"], *(f"{p}?" for p in s["optional_inputs"])]) + " -> " + ", ".join(s["outputs"])
+            if not s["error"]
+            else s["error"],
             ", ".join(f"{k}={v}" if v is not None else k for k, v in s["parameters"].items()) or "-",
             s["pack"],
         )
@@ -74,6 +76,7 @@ def stages(as_json: bool) -> None:
 
 def _stage(registry: discovery.Registry, name: str) -> dict[str, Any]:
     facts: dict[str, Any] = {"name": name, "pack": "", "role": "", "span": None, "inputs": (), "outputs": (), "parameters": {}}
+    facts |= {"optional_inputs": ()}
     facts |= {"format_version": None, "summary": "", "error": None}
     try:
         facts["pack"] = registry.stage_origin(name).distribution
@@ -81,6 +84,7 @@ def _stage(registry: discovery.Registry, name: str) -> dict[str, Any]:
     except BriquetteError as exc:
         return {**facts, "error": str(exc)}
     facts |= {"inputs": cls.inputs, "outputs": cls.outputs, "parameters": _parameters(cls), "format_version": cls.format_version}
+    facts["optional_inputs"] = cls.optional_inputs
     facts["summary"] = (cls.__doc__ or "").strip().partition("\n")[0]
     try:
         spec = cls().fusion_spec()
