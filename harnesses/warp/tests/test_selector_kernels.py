@@ -7,6 +7,7 @@ that takes memory, fills slots and launches is the real one. What comes out is t
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,7 +64,14 @@ class Case:
     carried: bool
 
     def run(self) -> Executable:
-        pipe = bq.chain(*(stage(name, **params) for name, params in self.stages), sides=self.carried)
+        stages = [stage(name, **params) for name, params in self.stages]
+        pipe = bq.chain(*stages, sides=False)
+        if self.carried:  # also where `chain` would leave the tiles to the archive
+            pipe = bq.Pipeline()
+            nodes = [pipe.add(each) for each in stages]
+            for (a, first), (b, second) in itertools.pairwise(zip(nodes, stages, strict=True)):
+                pipe.connect(f"{a}.{first.outputs[0]}", f"{b}.{second.inputs[0]}")
+            pipe.connect("adaptive-lorenzo.tiles", f"{nodes[-1]}.tiles")
         return pipe.executable(self.dtype, "numpy")
 
     def __str__(self) -> str:
@@ -172,7 +181,10 @@ class Emulated:
                 text = re.sub(pattern, plain, text)
             assert "asm" not in text, f"{header} has PTX that this test does not know"
             path.write_text(text, encoding="utf-8")
-        entries = "".join(f'extern "C" __attribute__((visibility("default"))) void run_{e}(const void *slots) {{ call({e}, slots); }}\n' for e in source.entry_points)
+        entries = "".join(
+            f'extern "C" __attribute__((visibility("default"))) void run_{e}(const void *slots) {{ call({e}, slots); }}\n'
+            for e in source.entry_points
+        )
         (folder / "unit.cpp").write_text(source.text + CALL + entries, encoding="utf-8")
         emulator = Path(__file__).with_name("emulated_block.h")
         flags = ["-std=c++17", "-O1", "-ffp-contract=off", "-w", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{folder}"]
@@ -226,8 +238,11 @@ def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     oracle, target = request.param.run(), Emulated(tmp_path_factory.mktemp("kernels"))
     made: dict[Direction, CudaProgram] = {}
     for direction in ("forward", "inverse"):
-        parts = Composition(tuple(chain_members(oracle.graph, oracle.plan.types, oracle.graph.order, direction)), oracle.plan.chunk)
+        parts = Composition(
+            tuple(chain_members(oracle.graph, oracle.plan.types, oracle.graph.order, direction)), oracle.plan.chunk
+        )
         assert (parts.chunk, refuse_geometry(parts)) == (CHUNK, None)
+        assert parts.carries is request.param.carried
         made[direction] = CudaProgram(parts, direction, target)
     return Kernels(request.param, oracle, target, made)
 
@@ -291,8 +306,8 @@ def test_damaged_words_are_found_as_numpy_finds_them(kernels: Kernels) -> None:
         words, near = value.words.copy(), 70 if rng.random() < 0.7 else value.words.size  # metadata stand first
         words[rng.integers(min(near, words.size))] ^= np.uint32(1) << np.uint32(rng.integers(32))
         damaged = {**values, port: Chunked(value.sizes, words)}
-        answers = [outcome(lambda: kernels.inverse(damaged, record, x.size))]
-        answers.append(outcome(lambda: kernels.oracle.inverse(damaged, record, x.size, 1, np.empty_like(x))))
+        answers = [outcome(partial(kernels.inverse, damaged, record, x.size))]
+        answers.append(outcome(partial(kernels.oracle.inverse, damaged, record, x.size, 1, np.empty_like(x))))
         assert answers[0] == answers[1], port
         refused += answers[0] is None
     assert refused > 3

@@ -124,7 +124,7 @@ def _selector(parts: Composition, index: int) -> Iterator[str]:
     yield f"  static constexpr uint32_t selector_params = {parts.offsets[index]};"
     yield f"  static constexpr bool carries = {'true' if parts.carries else 'false'};"
     yield f"  static constexpr uint32_t most_tile_words = {parts.most_tile_words};"
-    yield f"  static_assert(Selector::Policy::modes == {len(parts.tiles.side_words)}, \"modes as declared\");"
+    yield f'  static_assert(Selector::Policy::modes == {len(parts.tiles.side_words)}, "modes as declared");'
     for name, way, ops in (("later_each", "forward", later), ("later_undo", "inverse", later[::-1])):
         yield f"  template <int E> __device__ __forceinline__ static void {name}(First (&c)[E], const uint8_t *params) {{"
         yield "    (void)c, (void)params;"

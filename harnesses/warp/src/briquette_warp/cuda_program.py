@@ -151,9 +151,7 @@ class CudaProgram(GroupProgram):
         if self._parts.side is not None and work.side is not None:
             found[self._parts.side] = _placed(work.session, chunks, work.side.tables, work.side.words, work.side.words.size)
         if self._parts.tiles_sink is not None:
-            found[self._parts.tiles_sink] = _placed(
-                work.session, chunks, work.tile_tables, work.tile_words, work.tile_words.size
-            )
+            found[self._parts.tiles_sink] = _placed(work.session, chunks, work.tile_tables, work.tile_words, work.tile_words.size)
         return found
 
     # -- compression ---------------------------------------------------------------------------------------
@@ -250,7 +248,9 @@ class CudaProgram(GroupProgram):
             found[tail.node, tail.stage.outputs[0]] = run.out
         if parts.tiles_sink is not None:
             used = int(work.head[TILE_WORDS])
-            found[parts.tiles_sink] = self._fetched(session, _placed(session, run.chunks, work.tile_tables, work.tile_words, used), run)
+            found[parts.tiles_sink] = self._fetched(
+                session, _placed(session, run.chunks, work.tile_tables, work.tile_words, used), run
+            )
         if parts.side is not None:
             found[parts.side] = self._aside(work)
         return found

@@ -43,7 +43,9 @@ from .compose import ENTRY
     TILES,
     TILES_USED,
 ) = range(19)
-(I_OUT, I_COUNT, I_BEGIN, I_END, I_PARAMS, I_STREAM, I_SIZES, I_WORDS, I_SIDE_SIZES, I_SIDE, I_BAD, I_TILE_SIZES, I_TILES) = range(13)
+(I_OUT, I_COUNT, I_BEGIN, I_END, I_PARAMS, I_STREAM, I_SIZES, I_WORDS, I_SIDE_SIZES, I_SIDE, I_BAD, I_TILE_SIZES, I_TILES) = (
+    range(13)
+)
 DONE, WORDS_FULL, SIDE_FULL, DAMAGED = range(4)
 
 #: chunks a thread decodes at a time: a checksum block
@@ -186,7 +188,9 @@ class HostProgram(GroupProgram):
         offsets = _offsets(main, run.chunks, f"{tail.node}.{tail.stage.outputs[0]}")
         side_offsets = _offsets(side, run.chunks if parts.side else 0, ".".join(parts.side or ()))
 
-        tiles = values[parts.tiles_sink] if parts.tiles_sink is not None else Chunked(np.empty(0, np.uint32), np.empty(0, np.uint32))
+        tiles = (
+            values[parts.tiles_sink] if parts.tiles_sink is not None else Chunked(np.empty(0, np.uint32), np.empty(0, np.uint32))
+        )
         assert isinstance(tiles, Chunked)
         tile_offsets = _offsets(tiles, run.chunks if parts.tiles_sink else 0, ".".join(parts.tiles_sink or ()))
 
