@@ -9,15 +9,19 @@ import numpy as np
 import pytest
 
 import briquette as bq
+from briquette import discovery
 
 pytestmark = pytest.mark.gpu
 
-PRESETS = ("fast", "planes", "zigzag")
+PRESETS = ("fast", "planes", "zigzag", "adaptive")
 NODES = {
     "fast": ("linear-quantizer", "lorenzo-1d", "plain-rate"),
     "planes": ("linear-quantizer", "lorenzo-1d", "adaptive-bitplane"),
     "zigzag": ("linear-quantizer", "lorenzo-1d", "zigzag", "adaptive-bitplane"),
+    "adaptive": ("linear-quantizer", "adaptive-lorenzo", "plain-rate"),
 }
+#: kernels when nothing is fused: a selector, and a coder that keeps its tiles, run as NumPy then
+STAGED = {preset: len(nodes) for preset, nodes in NODES.items()} | {"adaptive": 1}
 
 
 @pytest.fixture
@@ -46,7 +50,7 @@ def test_plans_are_one_launch_each_way(preset: str) -> None:
     staged = bq.Pipeline.from_preset(preset).plan("float32", target="cuda", fusion="off")
     assert plan.forward.groups == plan.inverse.groups == (NODES[preset],)
     assert plan.forward.launches == plan.inverse.launches == 1
-    assert staged.forward.launches == staged.inverse.launches == len(NODES[preset])
+    assert staged.forward.launches == staged.inverse.launches == STAGED[preset]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -81,6 +85,30 @@ def test_code_types(dtype: str, code_type: str, rng: np.random.Generator) -> Non
     x[rng.random(x.size) < 0.003] = np.nan
     for eb in (0.5, 1e-2, 1e-4, 1e-7):
         assert_same(x, eb, "abs", pipe)
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["carried", "apart"])
+@pytest.mark.parametrize("code_type", ["int16", "int32", "int64"])
+def test_selectors(code_type: str, apart: bool, rng: np.random.Generator) -> None:
+    """Tiles of one lane and of several, with all coders, transforms in between, modes in the payload and on their own port."""
+
+    def stage(name: str, **params: Any) -> bq.Stage:
+        return discovery.registry().stage_class(name).from_parameters(params)
+
+    n = 3 * 8192 + 600
+    i = np.arange(n)
+    smooth = np.where(i // 700 % 2, 50 + np.cumsum(rng.standard_normal(n)) * 0.05, (i % 900) ** 2 * 1e-4)
+    smooth[rng.random(n) < 0.002] = np.nan
+    for tile, segment, between in ((32, 32, ()), (64, 32, ("zigzag",)), (256, 32, ()), (256, 64, ("zigzag",)), (1024, 256, ())):
+        for coder in ("plain-rate", "adaptive-bitplane"):
+            stages = [stage("linear-quantizer", code_type=code_type), stage("adaptive-lorenzo", tile=tile)]
+            stages += [*(stage(name) for name in between), stage(coder, segment=segment)]
+            pipe = bq.chain(*stages, sides=not apart)
+            plan = pipe.plan("float32", target="cuda", fusion="auto")
+            assert plan.forward.launches == plan.inverse.launches == 1, plan.explain()
+            for count in (300, 8191, 8192, n):
+                for dtype in ("float32", "float64"):
+                    assert_same(smooth[:count].astype(dtype), 1e-2, "abs", pipe)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -22,6 +22,7 @@ NARROW = ("1x32", "8x4", "32x1")
 EXPECTED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("linear-quantizer", "auto"): (("float32 int32", "float64 int64"), ("1x32", "1x4")),
     ("linear-quantizer", "int16"): (("float32 int16", "float64 int16"), ("1x32", "1x4")),
+    ("adaptive-lorenzo", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
     ("lorenzo-1d", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE),
     ("lorenzo-1d", "32"): (tuple(f"{c} {c}" for c in CODES), NARROW),
     ("lorenzo-1d", "8"): (tuple(f"{c} {c}" for c in CODES), ("1x32", "8x1")),
@@ -32,7 +33,7 @@ EXPECTED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("adaptive-bitplane", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
 }
 
-BROKEN_STAGE = '''
+BROKEN_STAGE = """
 from dataclasses import dataclass
 from typing import ClassVar
 from briquette.declare import FusedOp, FusionAccess, FusionSpec
@@ -47,7 +48,7 @@ class Broken(Stage):
         return FusionSpec(FusionAccess.REGION_LOCAL, 32)
     def fused_op(self):
         return FusedOp("warp-register", "BrokenShift", "acme_broken/cuda/shift.cuh", dtypes=("int32",))
-'''
+"""
 BROKEN_POLICY = """#pragma once
 #include <briquette_warp/cuda/group.cuh>
 namespace acme_broken {
@@ -118,6 +119,21 @@ def test_every_policy_compiles_at_every_geometry(nvrtc_python: Path, repo_root: 
             assert 0 < usage["registers"] <= 255
             assert usage["shared"] == 0
             assert result["elements"] > 32 or usage["spill_stores"] == usage["spill_loads"] == usage["stack"] == 0, result
+
+
+def test_kernels_of_chains_with_a_selector_stay_in_registers(nvrtc_python: Path, repo_root: Path) -> None:
+    """Four blocks of 256 lanes share a multiprocessor's registers where codes have 32 bits, two or three where they have 64."""
+    script = repo_root / "tests" / "nvrtc" / "chain_usage.py"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    command = [str(nvrtc_python), str(script), *ARCHITECTURES]
+    done = subprocess.run(command, cwd=repo_root, env=environment, text=True, capture_output=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stderr
+    found = [u for u in json.loads(done.stdout) if u["kernel"] in ("briquette_forward", "briquette_inverse")]
+    assert len(found) == 6 * 2 * len(ARCHITECTURES)
+    for usage in found:
+        wide = "float64" in usage["chain"]
+        assert usage["spill_stores"] + usage["spill_loads"] <= (128 if wide else 0), usage
+        assert usage["registers"] <= (128 if wide else 64), usage
 
 
 def key(result: dict[str, Any]) -> tuple[str, ...]:

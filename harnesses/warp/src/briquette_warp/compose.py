@@ -125,6 +125,10 @@ def _selector(parts: Composition, index: int) -> Iterator[str]:
     yield f"  static constexpr bool carries = {'true' if parts.carries else 'false'};"
     yield f"  static constexpr uint32_t most_tile_words = {parts.most_tile_words};"
     yield f'  static_assert(Selector::Policy::modes == {len(parts.tiles.side_words)}, "modes as declared");'
+    if parts.carries and parts.coder is not None:
+        spare = f"Tail::Policy::template spare_meta_bits<{C_NAMES[parts.coder.main_in.dtype]}>"
+        bits = parts.coder.stage.spare_meta_bits(parts.coder.main_in.dtype)
+        yield f'  static_assert({spare} == {bits}, "spare bits as declared");'
     for name, way, ops in (("later_each", "forward", later), ("later_undo", "inverse", later[::-1])):
         yield f"  template <int E> __device__ __forceinline__ static void {name}(First (&c)[E], const uint8_t *params) {{"
         yield "    (void)c, (void)params;"

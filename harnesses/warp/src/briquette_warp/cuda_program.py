@@ -51,11 +51,11 @@ def refuse_geometry(parts: Composition) -> str | None:
     return None
 
 
-def resident_blocks(parts: Composition, shared: int) -> int:
+def resident_blocks(parts: Composition, direction: Direction, shared: int) -> int:
     """Return how many blocks a multiprocessor shall hold at a time: by shared memory, and by the registers a lane needs."""
     tiles = parts.selector is not None  # a selector holds codes and two orders of differences: 64 registers, else 48
     if shared > 40_000:
-        return 2 if tiles else 3
+        return 2 if tiles and direction == "forward" else 3
     return 4 if tiles else 5
 
 
@@ -125,7 +125,7 @@ class CudaProgram(GroupProgram):
         sizes = {np.dtype(d).itemsize for d in (parts.source, parts.first, parts.result)}
         self._shared = max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words + 8)  # coders may read two words on
         self._aside_shared = CHUNK * np.dtype(parts.source).itemsize
-        self._module = target.compile(cuda_source(parts, direction, resident_blocks(parts, self._shared)))
+        self._module = target.compile(cuda_source(parts, direction, resident_blocks(parts, direction, self._shared)))
 
     @property
     def captures(self) -> bool:
