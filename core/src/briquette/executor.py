@@ -107,10 +107,9 @@ class Executable:
 
     @contextmanager
     def _streams(self, direction: Direction, count: int, caller: Any) -> Iterator[Streams]:
-        """Give a run its streams; `caller` is the caller's array, where the arena should lie too."""
-        memory = self.memory
-        places = self.layout(direction, count) if self.allocation == "preallocate" else None
-        if places is None or not places.total:
+        """Give a run its streams in an arena; `caller` is the caller's array, where the arena should lie too."""
+        memory, places = self.memory, self.layout(direction, count)
+        if not places.total:
             yield Streams(memory)
             return
         like = caller if memory is not None and memory.owns(caller) else None
@@ -125,8 +124,10 @@ class Executable:
 
     def check_bound(self, bound: Bound | None) -> None:
         """Raise `UsageError` where a stage needs an error bound and there is none."""
+        if bound is not None:
+            return
         names = ", ".join(n for n, s in self.graph.nodes.items() if s.needs_bound)
-        if names and bound is None:
+        if names:
             raise UsageError(f"the pipeline needs an error bound (for {names}): pass eb= and mode=")
 
     # -- compression ---------------------------------------------------------------------------------------
@@ -143,6 +144,8 @@ class Executable:
             the first sink's payload, so that the last step writes where the archive wants it. May raise `Overflow`.
         """
         self.check_bound(bound)
+        if self.allocation != "preallocate":
+            return self._forward(source, bound, threads, open_sink, Streams(self.memory))
         with self._streams("forward", source.size, source) as streams:
             return self._forward(source, bound, threads, open_sink, streams)
 
@@ -315,6 +318,8 @@ class Executable:
         checkers : mapping, optional
             For each sink, what verifies the checksums of a half-open range of its chunks; called before those are read.
         """
+        if self.allocation != "preallocate":
+            return self._inverse(sinks, record, count, threads, out, checkers or {}, Streams(self.memory))
         with self._streams("inverse", count, out) as streams:
             return self._inverse(sinks, record, count, threads, out, checkers or {}, streams)
 
@@ -445,8 +450,10 @@ class Executable:
 
     def _drop(self, plan: DirectionPlan, step: int, values: dict[NodePort, PortValue]) -> None:
         """Free the buffers that no later step reads."""
+        if step == len(plan.steps) - 1:
+            return
         for buffer in plan.buffers:
-            if buffer.dies <= step and not buffer.again and step < len(plan.steps) - 1 and buffer.port[0] != INPUT:
+            if buffer.dies <= step and not buffer.again and buffer.port[0] != INPUT:
                 values.pop(buffer.port, None)
 
 

@@ -51,9 +51,9 @@ class Sink(Protocol):
         """The room there is, not the final size."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)  # made in every run: frozen, it would take as long as a launch
 class GroupRun:
-    """One execution of a group.
+    """One execution of a group; nobody changes it.
 
     Attributes
     ----------

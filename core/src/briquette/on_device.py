@@ -11,7 +11,7 @@ import numpy as np
 from .api import add_value, as_pipeline, placed
 from .archive import ArchiveWriter, write_raw
 from .archived import header_for
-from .arrays import Source
+from .arrays import Source, dtype_name
 from .errors import PipelineError, UsageError
 from .executor import Executable
 from .fpenv import in_ieee
@@ -83,7 +83,7 @@ class DeviceArchive:
         assert memory is not None
         part = select(self.source.shape, region, flat)
         given = None if out is None else memory.view(out)
-        if given is not None and (given.size != part.count or given.dtype.name != dtype):
+        if given is not None and (given.size != part.count or dtype_name(given.dtype) != dtype):
             raise UsageError(f"out= holds {given.size} of {given.dtype}, what is decompressed {part.count} of {dtype}")
         first, last = part.chunks(self._run.plan, count)
         begin, end = first * self._run.plan.chunk, min(last * self._run.plan.chunk, count)

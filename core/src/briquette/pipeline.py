@@ -22,6 +22,8 @@ from .selection import allocation_strategy, choose_target, fusion_mode
 from .stage import Stage
 
 _PLANS_KEPT: Final = 32
+#: types of options that can be compared with no surprise
+_PLAIN: Final = frozenset({str, int, type(None)})
 
 
 class Pipeline:
@@ -48,6 +50,7 @@ class Pipeline:
         self._edges: list[Edge] | None = None
         self._graph: Graph | None = None
         self._executables: OrderedDict[tuple[str, str, str, int, str], Executable] = OrderedDict()
+        self._recent: tuple[discovery.Registry, tuple[Any, ...], Executable] | None = None
         self._lock = ForkLock()
 
     # -- building ------------------------------------------------------------------------------------------
@@ -184,6 +187,20 @@ class Pipeline:
         `chunk` is the archive chunk that an archive at hand states; default: what the stages' spans give. `allocation` is
         ``"minimal"`` (the default) or ``"preallocate"``, see `briquette.arena`.
         """
+        # what was asked last is likely asked again, and looking all of it up takes longer than a kernel's launch
+        asked = (dtype, target, fusion, chunk, allocation, os.environ.get("BRIQUETTE_FUSION"))
+        plain = target is not None and all(type(word) in _PLAIN for word in asked)
+        registry, recent = discovery.registry(), self._recent
+        if plain and recent is not None and recent[0] is registry and recent[1] == asked:
+            return recent[2]
+        found = self._executable(dtype, target, fusion, chunk, allocation)
+        if plain:
+            self._recent = registry, asked, found
+        return found
+
+    def _executable(
+        self, dtype: str, target: str | None, fusion: str | None, chunk: int | None, allocation: str | None
+    ) -> Executable:
         chosen = choose_target(target)
         mode = fusion_mode(fusion)
         strategy = allocation_strategy(allocation)
