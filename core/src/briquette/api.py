@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from . import discovery
 from ._names import shown
-from .archive import Archive, ArchiveWriter, ChunkedSink, ChunkedView, raw_size, write_raw
+from .archive import Archive, ArchiveWriter, ByteRoom, ChunkedSink, ChunkedView, raw_size, write_raw
 from .archive.layout import RAW_CHUNK, stream_table_bytes
 from .archived import header_for, pipeline_of
 from .arrays import Source, as_output, as_source, as_writable_bytes, in_memory, memory_for
@@ -205,17 +205,19 @@ def compress_run(
     run = pipe.executable(source.dtype, target, fusion, allocation=allocation)
     count = thread_count(run.target, threads)
     blank = header_for(pipe, source, bound, {})
-    dest = None if out is None else as_writable_bytes(out, raw_size(blank), x, source.flat)
     with memory_for(source.nbytes, "the array to compress"):
+        room = ByteRoom(raw_size(blank)) if out is None else None
+        dest = room.array.data if room is not None else as_writable_bytes(out, raw_size(blank), x, source.flat)
         record, view = _coded(run, pipe, source, bound, count, dest)
         raw = view is None
         if view is None:
             view = write_raw(blank, _shaped(run.to_host(source.flat), source.shape), dest, map=_mapper(run, count))
-        archive = bytes(view) if out is None else view
+        nbytes = view.nbytes
+        archive = view if room is None else room.cut(nbytes)
     seconds = time.perf_counter() - begin
-    record.report("", original_bytes=source.nbytes, archive_bytes=view.nbytes, seconds=seconds, raw=raw)
+    record.report("", original_bytes=source.nbytes, archive_bytes=nbytes, seconds=seconds, raw=raw)
     discovery.hooks().run_finished(direction="forward", record=record)
-    return CompressResult(archive, record, run.plan, raw, source.nbytes, view.nbytes, seconds)
+    return CompressResult(archive, record, run.plan, raw, source.nbytes, nbytes, seconds)
 
 
 def placed(x: Any, target: str | None, stream: Any = None) -> tuple[Source, str | None]:
@@ -259,18 +261,25 @@ def _coded(
         else:
             writer = ArchiveWriter(header_for(pipe, source, bound, record.state), len(sinks), out, map=mapper)
         for port in sinks[1 if opened else 0 :]:
-            add_value(writer, run.to_host(values[port]), source.flat.size)
+            add_value(writer, run, values[port], source.flat.size)
         return record, writer.finish()
     except Overflow:
         return record, None
 
 
-def add_value(writer: ArchiveWriter, value: PortValue, count: int) -> None:
-    """Write a sink's value, which codes `count` elements, as the next segment."""
+def add_value(writer: ArchiveWriter, run: Executable, value: Any, count: int) -> None:
+    """Write a sink's value, which codes `count` elements, as the next segment: what lies in a device's memory goes straight there."""
     if isinstance(value, Chunked):
-        writer.add_chunked(value, count)
+        used = value.words.size
+        sink = writer.open_chunked(value.sizes.size, used)
+        if sink.words.size < used:
+            raise Overflow(f"{4 * used} bytes of words do not fit the archive")
+        run.bring(value.sizes, sink.sizes)
+        run.bring(value.words, sink.words[:used])
+        writer.close_chunked(used, count)
     else:
-        writer.add_stream(value)
+        run.bring(value, writer.open_stream(value.size, value.dtype.name))
+        writer.close_stream()
 
 
 def max_archive_bytes(x: Any) -> int:

@@ -207,6 +207,13 @@ class Executable:
             return Chunked(*arrays)
         return memory.download(value)
 
+    def bring(self, value: Any, out: NDArray[Any]) -> None:
+        """Copy an array into `out`, from the target's memory where it lies there."""
+        if self.memory is None or isinstance(value, np.ndarray):
+            out[:] = value
+        else:
+            self.memory.download(value, out)
+
     def _group_forward(
         self,
         index: int,

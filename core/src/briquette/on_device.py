@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .api import add_value, as_pipeline, placed
-from .archive import ArchiveWriter, write_raw
+from .archive import ArchiveWriter, ByteRoom, raw_size, write_raw
 from .archived import header_for
 from .arrays import Source, dtype_name
 from .errors import PipelineError, UsageError
@@ -58,11 +58,12 @@ class DeviceArchive:
     def to_bytes(self) -> bytes:
         """Return the archive, byte for byte what `compress` makes on any target."""
         header = header_for(self.pipeline, self.source, self.bound, self.record.state)
+        room = ByteRoom(raw_size(header))
         try:
-            writer = ArchiveWriter(header, len(self._run.graph.sinks))
+            writer = ArchiveWriter(header, len(self._run.graph.sinks), room.array)
             for port in self._run.graph.sinks:
-                add_value(writer, self._run.to_host(self._values[port]), self.source.flat.size)
-            return bytes(writer.finish())
+                add_value(writer, self._run, self._values[port], self.source.flat.size)
+            return room.cut(writer.finish().nbytes)
         except Overflow:
             if self.bound is not None:  # the data themselves are gone: what can be decoded is not them
                 raise UsageError(
