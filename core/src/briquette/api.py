@@ -268,7 +268,7 @@ def _coded(
 
 
 def add_value(writer: ArchiveWriter, run: Executable, value: Any, count: int) -> None:
-    """Write a sink's value, which codes `count` elements, as the next segment: what lies in a device's memory goes straight there."""
+    """Write a sink's value, which codes `count` elements, as the next segment; a device copies it straight there."""
     if isinstance(value, Chunked):
         used = value.words.size
         sink = writer.open_chunked(value.sizes.size, used)

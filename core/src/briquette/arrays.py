@@ -84,7 +84,7 @@ def in_memory(x: Any, memory: DeviceMemory, stream: Any = None) -> Source:
 
 @lru_cache(maxsize=256)
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """Return a dtype's name without byte order; NumPy puts it together anew each time, which takes longer than a kernel's launch."""
+    """Return a dtype's name without byte order, which NumPy puts together anew in every call: that takes longer than a launch."""
     return str(dtype.newbyteorder("=").name)
 
 

@@ -385,7 +385,7 @@ class CudaProgram(GroupProgram):
 def _placed(
     session: Any, chunks: int, tables: Any, at: int, words: Any, used: int, control: Any = None, nodes: tuple[str, ...] = ()
 ) -> Placed:
-    """Return what a kernel has written: block offsets, then sizes, from byte `at` of `tables` on, and the words used of `words`."""
+    """Return what a kernel has written: block offsets and sizes, from byte `at` of `tables` on, and the words used of `words`."""
     blocks = _blocks(chunks)
     return Placed(
         session.array(chunks, _SIZE, tables, at + 8 * blocks),

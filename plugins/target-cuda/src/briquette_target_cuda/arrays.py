@@ -155,7 +155,9 @@ def _in_order(x: Any, stream: int) -> DeviceArray | None:
     if torch is not None and type(x) is torch.Tensor:
         return _tensor_in_order(x, stream, torch)
     where = getattr(x, "__dlpack_device__", None)
-    given = getattr(x, "__cuda_array_interface__", None) if where is not None else None
+    if where is None:
+        return None
+    given = getattr(x, "__cuda_array_interface__", None)
     if not isinstance(given, dict) or given.get("mask") is not None or given.get("strides") is not None:
         return None
     if given.get("version", 0) < 3 or given.get("stream") != stream:  # None may mean that its maker does not know

@@ -110,8 +110,10 @@ def compiled(source: KernelSource, capability: tuple[int, int], cache: Cache) ->
 
     def named(version: tuple[int, int], known: tuple[int, ...]) -> tuple[str, str, str]:
         form, arch = code_for(capability, known)
-        parts = {"source": source.text, "headers": headers.texts, "options": _OPTIONS}
-        return cache_key({**parts, "nvrtc": version, "arch": arch, "form": form}), form, arch
+        key = cache_key(
+            {"source": source.text, "headers": headers.texts, "options": _OPTIONS, "nvrtc": version, "arch": arch, "form": form}
+        )
+        return key, form, arch
 
     key, form, arch = named(*known_to(cache))
     found = cache.get(key)

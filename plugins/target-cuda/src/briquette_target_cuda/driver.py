@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from briquette.errors import BriquetteError, TargetUnavailable
+
+#: what is said of a device on which allocating waits
+NO_POOLS: Final = "no memory pools: every buffer is allocated by itself, and freeing one waits for the device"
 
 
 class DeviceError(BriquetteError):
@@ -136,9 +140,12 @@ def attribute(device: int, name: str) -> int:
 def has_pools(device: int) -> bool:
     """Whether memory can be allocated and freed in the order of a stream: some virtual GPUs and systems have no pools for it."""
     try:
-        return bool(attribute(device, "MEMORY_POOLS_SUPPORTED"))
+        found = bool(attribute(device, "MEMORY_POOLS_SUPPORTED"))
     except DeviceError:  # a driver that does not know the question
-        return False
+        found = False
+    if not found:
+        warnings.warn(f"CUDA device {device} has {NO_POOLS}", RuntimeWarning, stacklevel=2)
+    return found
 
 
 def capability(device: int) -> tuple[int, int]:

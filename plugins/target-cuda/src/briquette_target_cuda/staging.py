@@ -93,9 +93,7 @@ class Staging:
             if lane is not None:
                 self._run(lane, work, pieces, pointer, host, order)
 
-    def _run(
-        self, lane: Lane, work: Callable[..., None], pieces: deque[Piece], pointer: int, host: int, order: Any
-    ) -> None:
+    def _run(self, lane: Lane, work: Callable[..., None], pieces: deque[Piece], pointer: int, host: int, order: Any) -> None:
         lib = driver.bindings()
         try:
             work(lib, lane, pieces, pointer, host, order)

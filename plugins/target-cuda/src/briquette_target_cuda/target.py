@@ -20,10 +20,6 @@ from .ring import ring_of
 from .staging import SMALL, is_page_locked, staging_of
 
 
-#: what `describe` says of devices on which allocating waits
-NO_POOLS = "no memory pools: every buffer is allocated and freed by itself, and freeing waits for the device"
-
-
 class CudaModule(Module):
     """Code of one source: compiled for a device's architecture and loaded into its context when first launched there."""
 
@@ -88,13 +84,16 @@ class Session:
     def read(self, pointer: int, out: NDArray[Any]) -> NDArray[Any]:
         """Copy device memory into a contiguous host array, and wait for it."""
         host, nbytes = out.ctypes.data, out.nbytes
-        if nbytes > SMALL and not is_page_locked(host, nbytes):
-            if staging_of(self.device).download(pointer, host, nbytes, self.stream):
-                return out
+        if self._stages(host, nbytes) and staging_of(self.device).download(pointer, host, nbytes, self.stream):
+            return out
         if nbytes:
             driver.check(self._lib.cuMemcpyDtoHAsync(host, pointer, nbytes, self._order))
         self.finish()
         return out
+
+    @staticmethod
+    def _stages(host: int, nbytes: int) -> bool:
+        return nbytes > SMALL and not is_page_locked(host, nbytes)
 
     def peek(self, pointer: int, nbytes: int) -> bytes:
         """Return a few bytes of device memory, at most 4096, and wait for them."""
@@ -103,9 +102,8 @@ class Session:
     def write(self, pointer: int, data: NDArray[Any]) -> None:
         """Copy a contiguous host array into device memory in the stream's order; it may be reused when this returns."""
         host, nbytes = data.ctypes.data, data.nbytes
-        if nbytes > SMALL and not is_page_locked(host, nbytes):
-            if staging_of(self.device).upload(pointer, host, nbytes, self.stream):
-                return
+        if self._stages(host, nbytes) and staging_of(self.device).upload(pointer, host, nbytes, self.stream):
+            return
         if nbytes:
             driver.check(self._lib.cuMemcpyHtoDAsync(pointer, host, nbytes, self._order))
             self.finish()
@@ -272,5 +270,5 @@ class CudaTarget(Target):
         return {
             "devices": ", ".join(names),
             "driver": f"CUDA {version // 1000}.{version % 1000 // 10}",
-            "memory": "in stream order" if all(map(driver.has_pools, range(len(names)))) else NO_POOLS,
+            "memory": "in stream order" if all(map(driver.has_pools, range(len(names)))) else driver.NO_POOLS,
         }
