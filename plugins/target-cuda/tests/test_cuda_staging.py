@@ -118,6 +118,7 @@ def test_what_goes_to_a_callers_array_is_there_when_the_call_returns(stand_in: C
     assert memory.download(out).tobytes() == data[::-1].tobytes()
 
 
+@pytest.mark.filterwarnings("ignore:CUDA device 0 has no memory pools")
 @pytest.mark.parametrize("pools", [True, False])
 def test_memory_is_freed_in_order_with_and_without_pools(stand_in: Callable[..., Driver], pools: bool) -> None:
     made = stand_in(pools=pools)
