@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -272,3 +273,21 @@ def chain(*stages: Stage | str, bound: Bound | None = None) -> Pipeline:
         pipe.add(stage)
     _ = pipe.graph
     return pipe
+
+
+def as_pipeline(pipeline: str | os.PathLike[str] | Pipeline) -> Pipeline:
+    """Return a pipeline from itself, a preset's name, or the path of a TOML file."""
+    if isinstance(pipeline, Pipeline):
+        return pipeline
+    if isinstance(pipeline, os.PathLike):
+        return Pipeline.from_toml(pipeline)
+    if not isinstance(pipeline, str):
+        raise UsageError(
+            f"pipeline={shown(pipeline)} is a {type(pipeline).__name__}; give a preset's name, a TOML file's path or a Pipeline"
+        )
+    return Pipeline.from_toml(Path(pipeline)) if pipeline.endswith(".toml") else _preset(discovery.registry(), pipeline)
+
+
+@lru_cache(maxsize=64)
+def _preset(_registry: discovery.Registry, name: str) -> Pipeline:
+    return Pipeline.from_preset(name)
