@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import discovery
+from . import discovery, tuning
 from .archive import Archive, ArchiveWriter, ChunkedSink, ChunkedView, raw_size, write_raw
 from .archive.layout import RAW_CHUNK, stream_table_bytes
 from .archived import header_for, pipeline_of
@@ -209,6 +209,7 @@ def compress_run(
     found: Search | None = None
     with memory_for(source.nbytes, "the array to compress"):
         if goal is None:
+            tuning.once(run, source.flat, bound, count)
             record, view, raw = archived(run, pipe, source, bound, count, dest)
         else:
             found, (record, view, raw) = search.find(goal, mode, run, pipe, source, count, dest)
