@@ -101,7 +101,7 @@ def program(
 
 def remembered(harness: Harness, members: Sequence[Member], direction: Direction, target: Target, chunk: int) -> Geometry | None:
     """Return the geometry that was found fastest here; None where nothing was measured, or BRIQUETTE_TUNE is 0."""
-    if discovery.settings().tune is False:
+    if discovery.settings().tune is False or Cache.from_environment().get(_any_key()) is None:
         return None
     candidates = harness.geometries(members, direction, target, chunk)
     return _recalled(candidates, _key(harness, candidates, target)) if len(candidates) > 1 else None
@@ -114,6 +114,11 @@ def _recalled(candidates: Sequence[Geometry], key: str) -> Geometry | None:
     except (ValueError, LookupError, TypeError):  # not what `_keep` writes: as if it were not there
         return None
     return next((c for c in candidates if dict(c.settings) == settings), None)
+
+
+def _any_key() -> str:
+    """Return the key of an entry that is there once anything has been tuned: until then nobody composes sources to look it up."""
+    return cache_key({"kind": "geometry"})
 
 
 def _key(harness: Harness, candidates: Sequence[Geometry], target: Target) -> str:
@@ -182,7 +187,8 @@ def _tuned(
     run.install(step, direction, programs[at])
     seconds = {str(c): s for c, s in zip(candidates, best, strict=True)}
     entry = {"chosen": dict(candidates[at].settings), "seconds": seconds, "elements": int(flat.size)}
-    kept = Cache.from_environment().put(key, json.dumps(entry).encode())
+    cache = Cache.from_environment()
+    kept = cache.put(key, json.dumps(entry).encode()) and cache.put(_any_key(), b"")
     return Choice(step.nodes, direction, str(candidates[at]), str(candidates[0]), seconds, kept)
 
 

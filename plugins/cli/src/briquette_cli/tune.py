@@ -34,8 +34,8 @@ def tune(
 ) -> None:
     """Measure on INPUT which geometry of the pipeline's kernels runs fastest here, and remember it.
 
-    Archives do not change. What is found holds for this kind of processor or GPU, compiler and version of the kernels, and is kept in the
-    cache of compiled code; BRIQUETTE_TUNE=0 ignores it. Give an array as large as those to come.
+    Archives do not change. What is found holds for this kind of processor or GPU, this compiler and these kernels, and is kept in
+    the cache of compiled code; BRIQUETTE_TUNE=0 ignores it. Give an array as large as those to come.
     """
     bound = options.parse_bound(eb, mode)
     array = files.read_array(source, dtype, shape)
