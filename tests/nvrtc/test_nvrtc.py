@@ -32,7 +32,7 @@ EXPECTED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("adaptive-bitplane", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
 }
 
-BROKEN_STAGE = '''
+BROKEN_STAGE = """
 from dataclasses import dataclass
 from typing import ClassVar
 from briquette.declare import FusedOp, FusionAccess, FusionSpec
@@ -47,7 +47,7 @@ class Broken(Stage):
         return FusionSpec(FusionAccess.REGION_LOCAL, 32)
     def fused_op(self):
         return FusedOp("warp-register", "BrokenShift", "acme_broken/cuda/shift.cuh", dtypes=("int32",))
-'''
+"""
 BROKEN_POLICY = """#pragma once
 #include <briquette_warp/cuda/group.cuh>
 namespace acme_broken {

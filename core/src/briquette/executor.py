@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,15 +11,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from . import tuning
 from ._forklock import ForkLock
 from .arena import ArenaLayout, Arenas, Streams, layout
 from .errors import ArchiveError, DeclarationError, UsageError
 from .graph import INPUT, INPUT_PORT, Graph, NodePort
-from .harness import Direction, GroupProgram, GroupRun, Harness, Overflow, Sink
+from .harness import Direction, GroupProgram, GroupRun, Harness, Member, Overflow, Sink
 from .pieces import Cutter, Gathered
 from .plan import DirectionPlan, Plan, Step
 from .planner import chain_members
-from .ports import Chunked, PortType, PortValue
+from .ports import Chunked, PortType, PortValue, Scratch
 from .record import Bound, RunRecord
 from .stage import PrimeContext, Scope
 from .target import DeviceMemory, Target
@@ -42,6 +43,8 @@ class Executable:
     target: Target | None
     harnesses: Mapping[str, Harness]
     allocation: str = "minimal"
+    #: whether measuring for it has been thought of, see `tuning.once`
+    tuned: bool = False
     _arenas: Arenas = field(default_factory=Arenas)
     _programs: dict[tuple[Direction, tuple[str, ...]], GroupProgram] = field(default_factory=dict)
     _lock: ForkLock = field(default_factory=ForkLock)
@@ -59,10 +62,26 @@ class Executable:
             with self._lock.current:
                 found = self._programs.get(key)
                 if found is None:
-                    members = chain_members(self.graph, self.plan.types, step.nodes, direction)
-                    found = self.harnesses[step.harness].program(members, direction, self.target, self.plan.chunk)
+                    members = self.members(step, direction)
+                    harness = self.harnesses[step.harness]
+                    chosen = tuning.remembered(harness, members, direction, self.target, self.plan.chunk)
+                    found = tuning.program(harness, members, direction, self.target, self.plan.chunk, chosen)
                     self._programs[key] = found
         return found
+
+    def members(self, step: Step, direction: Direction) -> Sequence[Member]:
+        """Return the chain of a step that runs in a harness."""
+        return chain_members(self.graph, self.plan.types, step.nodes, direction)
+
+    def apart(self) -> Executable:
+        """Return another executable of the same plan, which shares the programs compiled so far."""
+        with self._lock.current:
+            return Executable(self.plan, self.target, self.harnesses, self.allocation, _programs=dict(self._programs))
+
+    def install(self, step: Step, direction: Direction, program: GroupProgram) -> None:
+        """Have a step run `program`, another one of the same harness and chain, from the next run on."""
+        with self._lock.current:
+            self._programs[direction, step.nodes] = program
 
     def compile(self) -> None:
         """Compile every program of the plan, both directions."""
@@ -242,7 +261,7 @@ class Executable:
         elif open_sink is None and memory is None:
             chunks = -(-count // self.plan.chunk)
             words = chunks * stage.max_chunk_words(stage.outputs[0], self.plan.types[tail], self.plan.chunk)
-            scratch = _Scratch(np.empty(chunks, np.uint32), np.empty(words, np.uint32))
+            scratch = Scratch(np.empty(chunks, np.uint32), np.empty(words, np.uint32))
             open_sink = lambda: scratch  # noqa: E731
         run = GroupRun(record, count, self.plan.chunk, threads, bound, open_sink, out)
         return dict(program.forward(values[port], run))
@@ -462,12 +481,6 @@ class Executable:
         for buffer in plan.buffers:
             if buffer.dies <= step and not buffer.again and buffer.port[0] != INPUT:
                 values.pop(buffer.port, None)
-
-
-@dataclass(frozen=True)
-class _Scratch:
-    sizes: NDArray[np.uint32]
-    words: NDArray[np.uint32]
 
 
 def _all_of(checks: Iterable[Checker]) -> Checker | None:

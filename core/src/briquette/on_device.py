@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .api import add_value, as_pipeline, placed
+from .api import add_value
 from .archive import ArchiveWriter, ByteRoom, raw_size, write_raw
 from .archived import header_for
 from .arrays import Source, dtype_name
@@ -17,10 +17,11 @@ from .executor import Executable
 from .fpenv import in_ieee
 from .graph import NodePort
 from .harness import Overflow
-from .pipeline import Pipeline
+from .pipeline import Pipeline, as_pipeline
 from .ports import Chunked
 from .record import Bound, RunRecord
 from .region import select
+from .selection import placed
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,8 +19,11 @@ from .graph import Edge, Graph
 from .plan import Plan
 from .planner import make_plan
 from .record import Bound
-from .selection import allocation_strategy, choose_target, fusion_mode
+from .selection import allocation_strategy, choose_target, fusion_mode, placed, thread_count
 from .stage import Stage
+
+if TYPE_CHECKING:
+    from .tuning import TuneReport
 
 _PLANS_KEPT: Final = 32
 #: types of options that can be compared with no surprise
@@ -230,6 +234,28 @@ class Pipeline:
         """Compile what runs on arrays of `dtype`, into memory and the disk cache."""
         self.executable(_dtype_name(dtype), target, fusion).compile()
 
+    def tune(
+        self,
+        x: Any,
+        eb: float | None = None,
+        mode: str = "abs",
+        *,
+        target: str | None = None,
+        fusion: str | None = None,
+        threads: int | None = None,
+    ) -> TuneReport:
+        """Measure on `x` which of the geometries its harnesses offer runs fastest here, and remember it; see `briquette.tuning`.
+
+        Archives do not change. Later runs of the same plan on the same kind of processor or device use the choice, in other
+        processes too. Geometries that were not compiled before are.
+        """
+        from .tuning import tune
+
+        source, target = placed(x, target)
+        run = self.executable(source.dtype, target, fusion)
+        bound = Bound(eb, mode) if eb is not None else self.bound
+        return tune(run, source.flat, bound, thread_count(run.target, threads))
+
     def compress(self, x: Any, eb: float | None = None, mode: str = "abs", **options: Any) -> bytes | memoryview:
         """Compress `x`; see `briquette.compress`, whose keyword arguments this takes."""
         from .api import compress
@@ -289,3 +315,21 @@ def chain(*stages: Stage | str, bound: Bound | None = None) -> Pipeline:
         pipe.add(stage)
     _ = pipe.graph
     return pipe
+
+
+def as_pipeline(pipeline: str | os.PathLike[str] | Pipeline) -> Pipeline:
+    """Return a pipeline from itself, a preset's name, or the path of a TOML file."""
+    if isinstance(pipeline, Pipeline):
+        return pipeline
+    if isinstance(pipeline, os.PathLike):
+        return Pipeline.from_toml(pipeline)
+    if not isinstance(pipeline, str):
+        raise UsageError(
+            f"pipeline={shown(pipeline)} is a {type(pipeline).__name__}; give a preset's name, a TOML file's path or a Pipeline"
+        )
+    return Pipeline.from_toml(Path(pipeline)) if pipeline.endswith(".toml") else _preset(discovery.registry(), pipeline)
+
+
+@lru_cache(maxsize=64)
+def _preset(_registry: discovery.Registry, name: str) -> Pipeline:
+    return Pipeline.from_preset(name)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .cache import KeyPart
 from .errors import PipelineError
 
 
@@ -124,6 +125,13 @@ class Target(ABC):
     def threads(self, requested: int | None) -> int:
         """Return how many threads a run uses when the caller asked for `requested` (None: the default)."""
         return 1
+
+    def identity(self) -> Mapping[str, KeyPart]:
+        """Return what, beside the source, decides how fast code runs here: processor or device, compiler and its version.
+
+        What was found fastest is remembered under it (`briquette.tuning`).
+        """
+        return dict(self.describe())
 
     def describe(self) -> Mapping[str, str]:
         """Return facts for `briquette targets` and bug reports: compiler, version, features."""

@@ -21,6 +21,7 @@ from briquette.harness import Direction, GroupProgram, GroupRun, Overflow
 from briquette.ports import Chunked, PortValue
 from briquette.record import Bound
 from briquette.stage import PrimeContext
+from briquette.target import KernelSource
 
 from .chain import Composition
 from .compose import cuda_source
@@ -42,6 +43,17 @@ _OFFSET: Final = np.dtype(np.uint64)
 def tile_bytes(itemsize: int) -> int:
     """Return the shared memory of a tile: a row of 32 elements and 16 bytes for each lane."""
     return LANES * (PER_LANE * itemsize + 16)
+
+
+def shared_bytes(parts: Composition) -> int:
+    """Return the dynamic shared memory of a block."""
+    sizes = {np.dtype(d).itemsize for d in (parts.source, parts.first, parts.result)}
+    return max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words + 8)  # coders may read two words on
+
+
+def resident_blocks(parts: Composition) -> int:
+    """Return how many blocks are to be resident on a multiprocessor, unless measuring has found better."""
+    return 5 if shared_bytes(parts) <= 40_000 else 3
 
 
 def refuse_geometry(parts: Composition) -> str | None:
@@ -120,15 +132,13 @@ class CudaProgram(GroupProgram):
 
     primes = True
 
-    def __init__(self, parts: Composition, direction: Direction, target: Any) -> None:
+    def __init__(self, parts: Composition, direction: Direction, target: Any, source: KernelSource | None = None) -> None:
         self._parts = parts
         self._nodes = tuple(m.node for m in parts.members)
         self._target = target
-        sizes = {np.dtype(d).itemsize for d in (parts.source, parts.first, parts.result)}
-        self._shared = max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words + 8)  # coders may read two words on
+        self._shared = shared_bytes(parts)
         self._aside_shared = CHUNK * np.dtype(parts.source).itemsize
-        resident = 5 if self._shared <= 40_000 else 3
-        self._module = target.compile(cuda_source(parts, direction, resident))
+        self._module = target.compile(source or cuda_source(parts, direction, resident_blocks(parts)))
 
     @property
     def captures(self) -> bool:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from briquette.cache import Cache
+from briquette.cache import Cache, KeyPart
 from briquette.target import DeviceMemory, KernelSource, Module, Target
 
 from . import driver
 from .arrays import DEFAULT_STREAM, DeviceArray, Memory, is_device_array, view_of
-from .compiler import compiled
+from .compiler import compiled, known_to
 from .ring import ring_of
 from .staging import SMALL, is_page_locked, staging_of
 
@@ -256,6 +256,17 @@ class CudaTarget(Target):
         with driver.current(array.device):
             flags = driver.bindings().CUstream_flags.CU_STREAM_NON_BLOCKING
             return Session(array.device, int(driver.check(driver.bindings().cuStreamCreate(flags))))
+
+    def identity(self) -> Mapping[str, KeyPart]:
+        """Return the kinds of GPU there are, each by name and compute capability, and NVRTC's version."""
+        if self.unavailable() is not None:
+            return {}
+        lib = driver.bindings()
+        kinds = set()
+        for i in range(driver.check(lib.cuDeviceGetCount())):
+            name = driver.check(lib.cuDeviceGetName(128, driver.check(lib.cuDeviceGet(i)))).split(b"\0")[0].decode()
+            kinds.add((name, *driver.capability(i)))
+        return {"devices": sorted(kinds), "nvrtc": known_to(self._cache)[0]}
 
     def describe(self) -> Mapping[str, str]:
         why = self.unavailable()
