@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .cache import KeyPart
 from .errors import PipelineError
+
+if TYPE_CHECKING:
+    from .cache import KeyPart
 
 
 @dataclass(frozen=True)
