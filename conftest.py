@@ -22,7 +22,7 @@ BUNDLED = (
 )
 
 #: variables that steer briquette; a test sets the ones it means to
-STEERING = ("BRIQUETTE_FUSION", "BRIQUETTE_NUM_THREADS", "BRIQUETTE_DUMP_DIR")
+STEERING = ("BRIQUETTE_FUSION", "BRIQUETTE_NUM_THREADS", "BRIQUETTE_DUMP_DIR", "BRIQUETTE_TUNE")
 
 # A shared machine stalls a test now and then; `parent` keeps the profile that hypothesis chose for CI or a person.
 settings.register_profile("briquette", parent=settings(), deadline=None)

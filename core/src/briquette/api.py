@@ -6,31 +6,32 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import discovery
-from ._names import shown
-from .archive import Archive, ArchiveWriter, ChunkedSink, ChunkedView, raw_size, write_raw
+from . import discovery, tuning
+from .archive import Archive, ArchiveWriter, ByteRoom, ChunkedSink, ChunkedView, raw_size, write_raw
 from .archive.layout import RAW_CHUNK, stream_table_bytes
 from .archived import header_for, pipeline_of
-from .arrays import Source, as_output, as_source, as_writable_bytes, in_memory, memory_for
+from .arrays import Source, as_output, as_source, as_writable_bytes, memory_for
 from .bounds import BoundReport, compare, resolve
 from .errors import ArchiveError, BriquetteError, MissingPack, TargetUnavailable, UsageError
 from .executor import Checker, Executable
 from .fpenv import in_ieee
 from .graph import NodePort
 from .harness import Overflow, Sink
-from .pipeline import Pipeline
+from .pipeline import Pipeline, as_pipeline
 from .plan import Plan
 from .ports import Chunked, PortValue
 from .record import Bound, RunRecord
 from .region import Part, select
-from .selection import check_options, target_of, thread_count
+from .selection import check_options, placed, thread_count
+
+if TYPE_CHECKING:
+    from .search import Search
 
 #: bytes of an archive beyond those of its data, at most, less the checksums of large arrays (see `max_archive_bytes`)
 OVERHEAD = 1024
@@ -51,6 +52,8 @@ class CompressResult:
     original_bytes, archive_bytes : int
     seconds : float
         Wall clock of the call, planning and compiling included.
+    search : Search or None
+        How the bound was found, where a ratio or a PSNR was asked for.
     """
 
     archive: bytes | memoryview
@@ -60,6 +63,7 @@ class CompressResult:
     original_bytes: int
     archive_bytes: int
     seconds: float
+    search: Search | None = None
 
     @property
     def ratio(self) -> float:
@@ -110,29 +114,13 @@ class VerifyReport:
         return self.integrity and (self.bound is None or self.bound.ok)
 
 
-def as_pipeline(pipeline: str | os.PathLike[str] | Pipeline) -> Pipeline:
-    """Return a pipeline from itself, a preset's name, or the path of a TOML file."""
-    if isinstance(pipeline, Pipeline):
-        return pipeline
-    if isinstance(pipeline, os.PathLike):
-        return Pipeline.from_toml(pipeline)
-    if not isinstance(pipeline, str):
-        raise UsageError(
-            f"pipeline={shown(pipeline)} is a {type(pipeline).__name__}; give a preset's name, a TOML file's path or a Pipeline"
-        )
-    return Pipeline.from_toml(Path(pipeline)) if pipeline.endswith(".toml") else _preset(discovery.registry(), pipeline)
-
-
-@lru_cache(maxsize=64)
-def _preset(_registry: discovery.Registry, name: str) -> Pipeline:
-    return Pipeline.from_preset(name)
-
-
 def compress(
     x: Any,
     eb: float | None = None,
     mode: str = "abs",
     *,
+    target_ratio: float | None = None,
+    target_psnr: float | None = None,
     pipeline: str | os.PathLike[str] | Pipeline = "fast",
     target: str | None = None,
     fusion: str | None = None,
@@ -150,6 +138,9 @@ def compress(
         The error bound; needed by pipelines that quantize, unless the pipeline brings one.
     mode : {"abs", "rel"}
         ``rel`` (alias ``noa``) is relative to the range of the finite values.
+    target_ratio, target_psnr : float, optional
+        In place of `eb`: the ratio wanted (met within 3 %), or the PSNR in dB (within 0.5); a bound of `mode` is searched for.
+        See `briquette.search`.
     pipeline : str, path or Pipeline
         A preset's name, a TOML file, or a pipeline.
     target : str, optional
@@ -177,10 +168,12 @@ def compress(
     ------
     UsageError, UnsupportedInput, PipelineError, TargetUnavailable
         Before anything is written.
+    Unreachable
+        Where no bound gives the ratio or PSNR asked for; says what can be had.
     """
-    return compress_run(
-        x, eb, mode, pipeline=pipeline, target=target, fusion=fusion, allocation=allocation, threads=threads, out=out
-    ).archive
+    goal = {"target_ratio": target_ratio, "target_psnr": target_psnr}
+    options = {"target": target, "fusion": fusion, "allocation": allocation, "threads": threads, "out": out}
+    return compress_run(x, eb, mode, pipeline=pipeline, **goal, **options).archive  # type: ignore[arg-type]
 
 
 @in_ieee
@@ -189,6 +182,8 @@ def compress_run(
     eb: float | None = None,
     mode: str = "abs",
     *,
+    target_ratio: float | None = None,
+    target_psnr: float | None = None,
     pipeline: str | os.PathLike[str] | Pipeline = "fast",
     target: str | None = None,
     fusion: str | None = None,
@@ -200,33 +195,43 @@ def compress_run(
     begin = time.perf_counter()
     check_options(target, fusion, allocation, threads)
     pipe = as_pipeline(pipeline)
+    goal = None
+    if target_ratio is not None or target_psnr is not None:
+        from . import search  # most runs have a bound, and need none of it
+
+        goal = search.goal_of(target_ratio, target_psnr, eb, pipe)
+        eb = search.PLACEHOLDER
     bound = Bound(eb, mode) if eb is not None else pipe.bound
     source, target = placed(x, target)
     run = pipe.executable(source.dtype, target, fusion, allocation=allocation)
     count = thread_count(run.target, threads)
-    blank = header_for(pipe, source, bound, {})
-    dest = None if out is None else as_writable_bytes(out, raw_size(blank), x, source.flat)
+    most = raw_size(header_for(pipe, source, bound, {}))
+    found: Search | None = None
     with memory_for(source.nbytes, "the array to compress"):
-        record, view = _coded(run, pipe, source, bound, count, dest)
-        raw = view is None
-        if view is None:
-            view = write_raw(blank, _shaped(run.to_host(source.flat), source.shape), dest, map=_mapper(run, count))
-        archive = bytes(view) if out is None else view
+        room = ByteRoom(most) if out is None else None
+        dest = room.array.data if room is not None else as_writable_bytes(out, most, x, source.flat)
+        if goal is None:
+            tuning.once(run, source.flat, bound, count)
+            record, view, raw = archived(run, pipe, source, bound, count, dest)
+        else:
+            found, (record, view, raw) = search.find(goal, mode, run, pipe, source, count, dest)
+        nbytes = view.nbytes
+        archive = view if room is None else room.cut(nbytes)
     seconds = time.perf_counter() - begin
-    record.report("", original_bytes=source.nbytes, archive_bytes=view.nbytes, seconds=seconds, raw=raw)
+    record.report("", original_bytes=source.nbytes, archive_bytes=nbytes, seconds=seconds, raw=raw)
     discovery.hooks().run_finished(direction="forward", record=record)
-    return CompressResult(archive, record, run.plan, raw, source.nbytes, view.nbytes, seconds)
+    return CompressResult(archive, record, run.plan, raw, source.nbytes, nbytes, seconds, found)
 
 
-def placed(x: Any, target: str | None, stream: Any = None) -> tuple[Source, str | None]:
-    """Return the input as a source, and the target to run on: where a device array lies, unless another is named."""
-    home = target_of(x)
-    if home is None:
-        return as_source(x), target
-    assert home.memory is not None
-    if target in (None, home.name):
-        return in_memory(x, home.memory, stream), home.name
-    return as_source(home.memory.download(home.memory.view(x, stream))), target
+def archived(
+    run: Executable, pipe: Pipeline, source: Source, bound: Bound | None, threads: int, out: memoryview | None
+) -> tuple[RunRecord, memoryview, bool]:
+    """Return a run's record, its archive, and whether that holds the data raw."""
+    record, view = _coded(run, pipe, source, bound, threads, out)
+    if view is not None:
+        return record, view, False
+    whole = _shaped(run.to_host(source.flat), source.shape)
+    return record, write_raw(header_for(pipe, source, bound, {}), whole, out, map=_mapper(run, threads)), True
 
 
 def _coded(
@@ -259,18 +264,25 @@ def _coded(
         else:
             writer = ArchiveWriter(header_for(pipe, source, bound, record.state), len(sinks), out, map=mapper)
         for port in sinks[1 if opened else 0 :]:
-            add_value(writer, run.to_host(values[port]), source.flat.size)
+            add_value(writer, run, values[port], source.flat.size)
         return record, writer.finish()
     except Overflow:
         return record, None
 
 
-def add_value(writer: ArchiveWriter, value: PortValue, count: int) -> None:
-    """Write a sink's value, which codes `count` elements, as the next segment."""
+def add_value(writer: ArchiveWriter, run: Executable, value: Any, count: int) -> None:
+    """Write a sink's value, which codes `count` elements, as the next segment; a device copies it straight there."""
     if isinstance(value, Chunked):
-        writer.add_chunked(value, count)
+        used = value.words.size
+        sink = writer.open_chunked(value.sizes.size, used)
+        if sink.words.size < used:
+            raise Overflow(f"{4 * used} bytes of words do not fit the archive")
+        run.bring(value.sizes, sink.sizes)
+        run.bring(value.words, sink.words[:used])
+        writer.close_chunked(used, count)
     else:
-        writer.add_stream(value)
+        run.bring(value, writer.open_stream(value.size, value.dtype.name))
+        writer.close_stream()
 
 
 def max_archive_bytes(x: Any) -> int:

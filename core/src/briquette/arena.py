@@ -171,6 +171,8 @@ class Streams:
 
     def watch(self, values: Iterable[Any]) -> None:
         """Take note of what is alive now."""
-        streams = [v for v in values if not isinstance(v, Chunked)]
-        outside = sum(int(s.nbytes) for s in streams if not any(s is part for part in self._parts))
-        self.peak = max(self.peak, self._base + outside)
+        alive = self._base
+        for value in values:
+            if not isinstance(value, Chunked) and not any(value is part for part in self._parts):
+                alive += int(value.nbytes)
+        self.peak = max(self.peak, alive)

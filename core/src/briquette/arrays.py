@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -75,9 +76,16 @@ def in_memory(x: Any, memory: DeviceMemory, stream: Any = None) -> Source:
         For dtypes nothing compresses, and arrays that are not C-contiguous.
     """
     view = memory.view(x, stream)
-    if view.dtype.name not in STREAM_DTYPES or not view.dtype.isnative:
+    name = dtype_name(view.dtype)
+    if name not in STREAM_DTYPES or not view.dtype.isnative:
         raise UnsupportedInput(f"dtype {view.dtype} is not supported; {_remedy(view.dtype)}")
-    return Source(view, view.dtype.name, "<", tuple(view.shape))
+    return Source(view, name, "<", tuple(view.shape))
+
+
+@lru_cache(maxsize=256)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """Return a dtype's name without byte order, which NumPy puts together anew in every call: that takes longer than a launch."""
+    return str(dtype.newbyteorder("=").name)
 
 
 def _little() -> bool:

@@ -124,11 +124,12 @@ class BoundReport:
         return not (self.violations or self.specials_changed)
 
 
-def compare(original: NDArray[Any], restored: NDArray[Any], eb: float) -> BoundReport:
+def compare(original: NDArray[Any], restored: NDArray[Any], eb: float, ranged: Extent | None = None) -> BoundReport:
     """Check ``|x - x'| <= eb`` for every finite value of `original`, exactly, and specials bit for bit.
 
     The float64 difference and its rounding error (Knuth's two-sum) decide, so the comparison is that of real
-    numbers. Both arrays are float32 or float64 of one size.
+    numbers. Both arrays are float32 or float64 of one size. `ranged` has the range that the PSNR is taken of: by default the
+    original's own extent; that of the whole, where the original is a sample.
     """
     x, y = original.reshape(-1), restored.reshape(-1)
     bits = np.dtype(f"u{x.dtype.itemsize}")
@@ -161,7 +162,7 @@ def compare(original: NDArray[Any], restored: NDArray[Any], eb: float) -> BoundR
                 with np.errstate(all="ignore"):
                     half = np.abs(a[finite] / 2 + b[finite] / 2)  # finite, for values that are
                 mean.add(half, float(half.max()), 2.0)
-    psnr = math.inf if largest == 0.0 else 20 * (_log_width(extent(x)) - mean.log10())
+    psnr = math.inf if largest == 0.0 else 20 * (_log_width(extent(x) if ranged is None else ranged) - mean.log10())
     return BoundReport(violations, specials, largest, first, psnr)
 
 

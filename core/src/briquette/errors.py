@@ -30,6 +30,20 @@ class LookupFailed(UsageError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class Unreachable(UsageError):
+    """A ratio or PSNR was asked for that no error bound gives on this array with this pipeline; says what can be had.
+
+    Attributes
+    ----------
+    nearest : tuple of (float, float)
+        The bounds tried that came nearest, with the ratio or PSNR of each; a lower one first.
+    """
+
+    def __init__(self, message: str, nearest: tuple[tuple[float, float], ...] = ()) -> None:
+        super().__init__(message)
+        self.nearest = nearest
+
+
 class PackError(BriquetteError):
     """A pack that is broken, ambiguous, or outside the API ranges it was written for."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,15 +11,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from . import tuning
 from ._forklock import ForkLock
 from .arena import ArenaLayout, Arenas, Streams, layout
 from .errors import ArchiveError, DeclarationError, UsageError
 from .graph import INPUT, INPUT_PORT, Graph, NodePort
-from .harness import Direction, GroupProgram, GroupRun, Harness, Overflow, Sink
+from .harness import Direction, GroupProgram, GroupRun, Harness, Member, Overflow, Sink
 from .pieces import Cutter, Gathered
 from .plan import DirectionPlan, Plan, Step
 from .planner import chain_members
-from .ports import Chunked, PortType, PortValue
+from .ports import Chunked, PortType, PortValue, Scratch
 from .record import Bound, RunRecord
 from .stage import PrimeContext, Scope
 from .tails import tail_of
@@ -43,6 +44,8 @@ class Executable:
     target: Target | None
     harnesses: Mapping[str, Harness]
     allocation: str = "minimal"
+    #: whether measuring for it has been thought of, see `tuning.once`
+    tuned: bool = False
     _arenas: Arenas = field(default_factory=Arenas)
     _programs: dict[tuple[Direction, tuple[str, ...]], GroupProgram] = field(default_factory=dict)
     _lock: ForkLock = field(default_factory=ForkLock)
@@ -60,10 +63,26 @@ class Executable:
             with self._lock.current:
                 found = self._programs.get(key)
                 if found is None:
-                    members = chain_members(self.graph, self.plan.types, step.nodes, direction)
-                    found = self.harnesses[step.harness].program(members, direction, self.target, self.plan.chunk)
+                    members = self.members(step, direction)
+                    harness = self.harnesses[step.harness]
+                    chosen = tuning.remembered(harness, members, direction, self.target, self.plan.chunk)
+                    found = tuning.program(harness, members, direction, self.target, self.plan.chunk, chosen)
                     self._programs[key] = found
         return found
+
+    def members(self, step: Step, direction: Direction) -> Sequence[Member]:
+        """Return the chain of a step that runs in a harness."""
+        return chain_members(self.graph, self.plan.types, step.nodes, direction)
+
+    def apart(self) -> Executable:
+        """Return another executable of the same plan, which shares the programs compiled so far."""
+        with self._lock.current:
+            return Executable(self.plan, self.target, self.harnesses, self.allocation, _programs=dict(self._programs))
+
+    def install(self, step: Step, direction: Direction, program: GroupProgram) -> None:
+        """Have a step run `program`, another one of the same harness and chain, from the next run on."""
+        with self._lock.current:
+            self._programs[direction, step.nodes] = program
 
     def compile(self) -> None:
         """Compile every program of the plan, both directions."""
@@ -108,10 +127,9 @@ class Executable:
 
     @contextmanager
     def _streams(self, direction: Direction, count: int, caller: Any) -> Iterator[Streams]:
-        """Give a run its streams; `caller` is the caller's array, where the arena should lie too."""
-        memory = self.memory
-        places = self.layout(direction, count) if self.allocation == "preallocate" else None
-        if places is None or not places.total:
+        """Give a run its streams in an arena; `caller` is the caller's array, where the arena should lie too."""
+        memory, places = self.memory, self.layout(direction, count)
+        if not places.total:
             yield Streams(memory)
             return
         like = caller if memory is not None and memory.owns(caller) else None
@@ -126,8 +144,10 @@ class Executable:
 
     def check_bound(self, bound: Bound | None) -> None:
         """Raise `UsageError` where a stage needs an error bound and there is none."""
+        if bound is not None:
+            return
         names = ", ".join(n for n, s in self.graph.nodes.items() if s.needs_bound)
-        if names and bound is None:
+        if names:
             raise UsageError(f"the pipeline needs an error bound (for {names}): pass eb= and mode=")
 
     # -- compression ---------------------------------------------------------------------------------------
@@ -144,6 +164,8 @@ class Executable:
             the first sink's payload, so that the last step writes where the archive wants it. May raise `Overflow`.
         """
         self.check_bound(bound)
+        if self.allocation != "preallocate":
+            return self._forward(source, bound, threads, open_sink, Streams(self.memory))
         with self._streams("forward", source.size, source) as streams:
             return self._forward(source, bound, threads, open_sink, streams)
 
@@ -209,6 +231,13 @@ class Executable:
             return Chunked(*arrays)
         return memory.download(value)
 
+    def bring(self, value: Any, out: NDArray[Any]) -> None:
+        """Copy an array into `out`, from the target's memory where it lies there."""
+        if self.memory is None or isinstance(value, np.ndarray):
+            out[:] = value
+        else:
+            self.memory.download(value, out)
+
     def _group_forward(
         self,
         index: int,
@@ -237,7 +266,7 @@ class Executable:
         elif open_sink is None and memory is None:
             chunks = -(-count // self.plan.chunk)
             words = chunks * stage.max_chunk_words(stage.outputs[0], self.plan.types[tail], self.plan.chunk)
-            scratch = _Scratch(np.empty(chunks, np.uint32), np.empty(words, np.uint32))
+            scratch = Scratch(np.empty(chunks, np.uint32), np.empty(words, np.uint32))
             open_sink = lambda: scratch  # noqa: E731
         run = GroupRun(record, count, self.plan.chunk, threads, bound, open_sink, out)
         return dict(program.forward(values[port], run))
@@ -322,6 +351,8 @@ class Executable:
         checkers : mapping, optional
             For each sink, what verifies the checksums of a half-open range of its chunks; called before those are read.
         """
+        if self.allocation != "preallocate":
+            return self._inverse(sinks, record, count, threads, out, checkers or {}, Streams(self.memory))
         with self._streams("inverse", count, out) as streams:
             return self._inverse(sinks, record, count, threads, out, checkers or {}, streams)
 
@@ -458,15 +489,11 @@ class Executable:
 
     def _drop(self, plan: DirectionPlan, step: int, values: dict[NodePort, PortValue]) -> None:
         """Free the buffers that no later step reads."""
+        if step == len(plan.steps) - 1:
+            return
         for buffer in plan.buffers:
-            if buffer.dies <= step and not buffer.again and step < len(plan.steps) - 1 and buffer.port[0] != INPUT:
+            if buffer.dies <= step and not buffer.again and buffer.port[0] != INPUT:
                 values.pop(buffer.port, None)
-
-
-@dataclass(frozen=True)
-class _Scratch:
-    sizes: NDArray[np.uint32]
-    words: NDArray[np.uint32]
 
 
 def _all_of(checks: Iterable[Checker]) -> Checker | None:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: more than any platform's fenv_t
-_ROOM: Final = 512
+_Environment: Final = ctypes.c_char * 512
 #: FE_DFL_ENV of glibc, musl and bionic
 _DEFAULT: Final = ctypes.c_void_p(-1)
 
@@ -42,7 +42,7 @@ def in_ieee(function: F) -> F:
         if functions is None:
             return function(*args, **options)
         save, load = functions
-        before = ctypes.create_string_buffer(_ROOM)
+        before = _Environment()
         save(before)
         load(_DEFAULT)
         try:

@@ -12,7 +12,7 @@ from .errors import PipelineError
 from .ports import PortType, PortValue, Words
 from .record import Bound, RunRecord
 from .stage import Stage
-from .target import Target
+from .target import KernelSource, Target
 
 Direction = Literal["forward", "inverse"]
 
@@ -51,9 +51,9 @@ class Sink(Protocol):
         """The room there is, not the final size."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)  # made in every run: frozen, it would take as long as a launch
 class GroupRun:
-    """One execution of a group.
+    """One execution of a group; nobody changes it.
 
     Attributes
     ----------
@@ -106,18 +106,52 @@ class GroupProgram(ABC):
         """Run decompression from the tail's main output and the aux outputs; return the head's main input."""
 
 
+@dataclass(frozen=True)
+class Geometry:
+    """One of the ways in which a harness can compile and run a chain. Archives do not depend on it, only speed does.
+
+    Attributes
+    ----------
+    settings : tuple of (str, int)
+        The harness's words for it, by which a choice is remembered.
+    source : KernelSource
+    """
+
+    settings: tuple[tuple[str, int], ...]
+    source: KernelSource
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.settings)
+
+
 class Harness(ABC):
-    """A fusion strategy. `name` is what `FusedOp.strategy` refers to."""
+    """A fusion strategy. `name` is what `FusedOp.strategy` refers to.
+
+    Attributes
+    ----------
+    geometry_version : int
+        Raised when what the words of `Geometry.settings` stand for changes; choices made before are forgotten then.
+    """
 
     name: str = ""
+    geometry_version: int = 1
 
     @abstractmethod
     def refuse(self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int) -> str | None:
         """Return why `chain` (in stream order, one member or more) cannot run as one group, or None where it can."""
 
     @abstractmethod
-    def program(self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int) -> GroupProgram:
-        """Return the program of a chain that was not refused; compiles it, or finds it compiled."""
+    def program(
+        self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int, geometry: Geometry | None = None
+    ) -> GroupProgram:
+        """Return the program of a chain that was not refused; compiles it, or finds it compiled.
+
+        `geometry` is one of `geometries`, and is given only where a choice among several was made by `briquette.tuning`.
+        """
+
+    def geometries(self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int) -> Sequence[Geometry]:
+        """Return the geometries among which measuring may choose, the harness's own choice first; none: there is no choice."""
+        return ()
 
     def gain(self, chain: Sequence[Member]) -> int:
         """Return the launches that fusing `chain` removes; a group is installed when this is positive."""

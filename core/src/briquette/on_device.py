@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from .api import add_value, as_pipeline, placed
-from .archive import ArchiveWriter, write_raw
+from .api import add_value
+from .archive import ArchiveWriter, ByteRoom, raw_size, write_raw
 from .archived import header_for
-from .arrays import Source
+from .arrays import Source, dtype_name
 from .errors import PipelineError, UsageError
 from .executor import Executable
 from .fpenv import in_ieee
 from .graph import NodePort
 from .harness import Overflow
-from .pipeline import Pipeline
+from .pipeline import Pipeline, as_pipeline
 from .ports import Chunked
 from .record import Bound, RunRecord
 from .region import select
+from .selection import placed
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +59,12 @@ class DeviceArchive:
     def to_bytes(self) -> bytes:
         """Return the archive, byte for byte what `compress` makes on any target."""
         header = header_for(self.pipeline, self.source, self.bound, self.record.state)
+        room = ByteRoom(raw_size(header))
         try:
-            writer = ArchiveWriter(header, len(self._run.graph.sinks))
+            writer = ArchiveWriter(header, len(self._run.graph.sinks), room.array)
             for port in self._run.graph.sinks:
-                add_value(writer, self._run.to_host(self._values[port]), self.source.flat.size)
-            return bytes(writer.finish())
+                add_value(writer, self._run, self._values[port], self.source.flat.size)
+            return room.cut(writer.finish().nbytes)
         except Overflow:
             if self.bound is not None:  # the data themselves are gone: what can be decoded is not them
                 raise UsageError(
@@ -83,7 +85,7 @@ class DeviceArchive:
         assert memory is not None
         part = select(self.source.shape, region, flat)
         given = None if out is None else memory.view(out)
-        if given is not None and (given.size != part.count or given.dtype.name != dtype):
+        if given is not None and (given.size != part.count or dtype_name(given.dtype) != dtype):
             raise UsageError(f"out= holds {given.size} of {given.dtype}, what is decompressed {part.count} of {dtype}")
         first, last = part.chunks(self._run.plan, count)
         begin, end = first * self._run.plan.chunk, min(last * self._run.plan.chunk, count)

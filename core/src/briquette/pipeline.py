@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,10 +19,15 @@ from .graph import Edge, Graph, side_edges
 from .plan import Plan
 from .planner import make_plan
 from .record import Bound
-from .selection import allocation_strategy, choose_target, fusion_mode
+from .selection import allocation_strategy, choose_target, fusion_mode, placed, thread_count
 from .stage import Stage
 
+if TYPE_CHECKING:
+    from .tuning import TuneReport
+
 _PLANS_KEPT: Final = 32
+#: types of options that can be compared with no surprise
+_PLAIN: Final = frozenset({str, int, type(None)})
 
 
 class Pipeline:
@@ -48,6 +54,7 @@ class Pipeline:
         self._edges: list[Edge] | None = None
         self._graph: Graph | None = None
         self._executables: OrderedDict[tuple[str, str, str, int, str], Executable] = OrderedDict()
+        self._recent: tuple[discovery.Registry, tuple[Any, ...], Executable] | None = None
         self._lock = ForkLock()
 
     # -- building ------------------------------------------------------------------------------------------
@@ -186,6 +193,20 @@ class Pipeline:
         `chunk` is the archive chunk that an archive at hand states; default: what the stages' spans give. `allocation` is
         ``"minimal"`` (the default) or ``"preallocate"``, see `briquette.arena`.
         """
+        # what was asked last is likely asked again, and looking all of it up takes longer than a kernel's launch
+        asked = (dtype, target, fusion, chunk, allocation, os.environ.get("BRIQUETTE_FUSION"))
+        plain = target is not None and all(type(word) in _PLAIN for word in asked)
+        registry, recent = discovery.registry(), self._recent
+        if plain and recent is not None and recent[0] is registry and recent[1] == asked:
+            return recent[2]
+        found = self._executable(dtype, target, fusion, chunk, allocation)
+        if plain:
+            self._recent = registry, asked, found
+        return found
+
+    def _executable(
+        self, dtype: str, target: str | None, fusion: str | None, chunk: int | None, allocation: str | None
+    ) -> Executable:
         chosen = choose_target(target)
         mode = fusion_mode(fusion)
         strategy = allocation_strategy(allocation)
@@ -214,6 +235,28 @@ class Pipeline:
     def compile(self, dtype: Any, target: str | None = None, fusion: str | None = None) -> None:
         """Compile what runs on arrays of `dtype`, into memory and the disk cache."""
         self.executable(_dtype_name(dtype), target, fusion).compile()
+
+    def tune(
+        self,
+        x: Any,
+        eb: float | None = None,
+        mode: str = "abs",
+        *,
+        target: str | None = None,
+        fusion: str | None = None,
+        threads: int | None = None,
+    ) -> TuneReport:
+        """Measure on `x` which of the geometries its harnesses offer runs fastest here, and remember it; see `briquette.tuning`.
+
+        Archives do not change. Later runs of the same plan on the same kind of processor or device use the choice, in other
+        processes too. Geometries that were not compiled before are.
+        """
+        from .tuning import tune
+
+        source, target = placed(x, target)
+        run = self.executable(source.dtype, target, fusion)
+        bound = Bound(eb, mode) if eb is not None else self.bound
+        return tune(run, source.flat, bound, thread_count(run.target, threads))
 
     def compress(self, x: Any, eb: float | None = None, mode: str = "abs", **options: Any) -> bytes | memoryview:
         """Compress `x`; see `briquette.compress`, whose keyword arguments this takes."""
@@ -278,3 +321,21 @@ def chain(*stages: Stage | str, bound: Bound | None = None, sides: bool = True) 
         pipe._edges = []
     _ = pipe.graph
     return pipe
+
+
+def as_pipeline(pipeline: str | os.PathLike[str] | Pipeline) -> Pipeline:
+    """Return a pipeline from itself, a preset's name, or the path of a TOML file."""
+    if isinstance(pipeline, Pipeline):
+        return pipeline
+    if isinstance(pipeline, os.PathLike):
+        return Pipeline.from_toml(pipeline)
+    if not isinstance(pipeline, str):
+        raise UsageError(
+            f"pipeline={shown(pipeline)} is a {type(pipeline).__name__}; give a preset's name, a TOML file's path or a Pipeline"
+        )
+    return Pipeline.from_toml(Path(pipeline)) if pipeline.endswith(".toml") else _preset(discovery.registry(), pipeline)
+
+
+@lru_cache(maxsize=64)
+def _preset(_registry: discovery.Registry, name: str) -> Pipeline:
+    return Pipeline.from_preset(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from .graph import Graph, NodePort
@@ -95,7 +96,7 @@ class Plan:
     forward: DirectionPlan
     inverse: DirectionPlan
 
-    @property
+    @cached_property
     def random_access(self) -> bool:
         """Whether decompression may begin at any chunk: no stage's inverse looks beyond its span, and spans divide a chunk."""
         specs = [stage.inverse_fusion_spec() for stage in self.graph.nodes.values()]

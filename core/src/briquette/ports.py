@@ -125,5 +125,13 @@ class Chunked:
         return Chunked(np.concatenate([p.sizes for p in parts]), np.concatenate([p.words for p in parts]))
 
 
+@dataclass(frozen=True)
+class Scratch:
+    """Room for a chunked value: what a `Sink` is where no archive owns the memory."""
+
+    sizes: Words
+    words: Words
+
+
 #: the value of any port
 PortValue = NDArray[np.generic] | Chunked

@@ -12,6 +12,7 @@ from . import discovery
 from ._load import describe
 from ._names import shown
 from .arena import ALLOCATIONS
+from .arrays import Source, as_source, in_memory
 from .errors import LookupFailed, TargetUnavailable, UsageError
 from .planner import FUSION_MODES
 from .settings import MAX_THREADS
@@ -77,6 +78,17 @@ def fusion_mode(asked: str | None) -> str:
         source = ", which BRIQUETTE_FUSION asks for," if os.environ.get("BRIQUETTE_FUSION") else ""
         raise UsageError(f"fusion {mode!r}{source} is unknown; use one of {', '.join(FUSION_MODES)}")
     return mode
+
+
+def placed(x: Any, target: str | None, stream: Any = None) -> tuple[Source, str | None]:
+    """Return the input as a source, and the target to run on: where a device array lies, unless another is named."""
+    home = target_of(x)
+    if home is None:
+        return as_source(x), target
+    assert home.memory is not None
+    if target in (None, home.name):
+        return in_memory(x, home.memory, stream), home.name
+    return as_source(home.memory.download(home.memory.view(x, stream))), target
 
 
 def thread_count(target: Target | None, asked: int | None) -> int:

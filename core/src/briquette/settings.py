@@ -2,14 +2,15 @@
 
 The file is ``$BRIQUETTE_CONFIG``, else ``briquette/config.toml`` in ``$XDG_CONFIG_HOME`` (by default ``~/.config``).
 
-============= ======================= ==========================================
+============= ======================= ==============================================================
 key           environment variable    value
-============= ======================= ==========================================
+============= ======================= ==============================================================
 disable_packs BRIQUETTE_DISABLE_PACKS distributions to ignore, comma-separated
 target        BRIQUETTE_TARGET        default target
 threads       BRIQUETTE_NUM_THREADS   threads of the host target, 1 to 1024
 cache_dir     BRIQUETTE_CACHE_DIR     directory of compiled code
-============= ======================= ==========================================
+tune          BRIQUETTE_TUNE          1: measure where no choice is remembered; 0: use none
+============= ======================= ==============================================================
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Settings:
     target: str | None = None
     threads: int | None = None
     cache_dir: Path | None = None
+    tune: bool | None = None
 
 
 def _packs(value: object) -> tuple[str, ...]:
@@ -67,11 +69,20 @@ def _directory(value: object) -> Path:
         raise ValueError(f"cannot be expanded: {exc}") from exc
 
 
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value not in ("0", "1"):
+        raise ValueError("must be 1 or 0 (true or false in the file)")
+    return value == "1"
+
+
 _KEYS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
     "disable_packs": ("BRIQUETTE_DISABLE_PACKS", _packs),
     "target": ("BRIQUETTE_TARGET", _text),
     "threads": ("BRIQUETTE_NUM_THREADS", _threads),
     "cache_dir": ("BRIQUETTE_CACHE_DIR", _directory),
+    "tune": ("BRIQUETTE_TUNE", _flag),
 }
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import PipelineError
+
+if TYPE_CHECKING:
+    from .cache import KeyPart
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,13 @@ class Target(ABC):
     def threads(self, requested: int | None) -> int:
         """Return how many threads a run uses when the caller asked for `requested` (None: the default)."""
         return 1
+
+    def identity(self) -> Mapping[str, KeyPart]:
+        """Return what, beside the source, decides how fast code runs here: processor or device, compiler and its version.
+
+        What was found fastest is remembered under it (`briquette.tuning`).
+        """
+        return dict(self.describe())
 
     def describe(self) -> Mapping[str, str]:
         """Return facts for `briquette targets` and bug reports: compiler, version, features."""

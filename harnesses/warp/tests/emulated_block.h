@@ -31,7 +31,7 @@ namespace emulated {
 constexpr int lanes = 256;
 constexpr size_t stack_bytes = 128 << 10;
 enum State { ready, waiting, done };
-enum Kind { indexed, exchanged, up, sum, any, all, ballot, barrier };
+enum Kind { indexed, exchanged, up, sum, most, any, all, ballot, barrier };
 struct Collective { Kind kind; unsigned mask; int argument, width; uint64_t value; };
 struct Lane { ucontext_t context; jmp_buf place; bool begun; State state; Collective at; uint64_t result; };
 
@@ -78,11 +78,12 @@ static bool release() {
     bool together = block || (at.mask >> (i & 31) & 1);
     for (int j = first; j < last; j++) if (block || (at.mask >> (j & 31) & 1)) together = together && same(j, at);
     if (!together) continue;
-    uint64_t total = 0, every = 1, some = 0;
+    uint64_t total = 0, largest = 0, every = 1, some = 0;
     for (int j = first; j < last; j++) {
       if (!block && !(at.mask >> (j & 31) & 1)) continue;
       const uint64_t value = lane_of[j].at.value;
       total += value;
+      largest = value > largest ? value : largest;
       every &= uint64_t(value != 0);
       if (at.kind == ballot) some |= uint64_t(value != 0) << (j & 31);
       else some |= uint64_t(value != 0);
@@ -94,6 +95,7 @@ static bool release() {
       if (from < base || from >= base + at.width) from = j;
       uint64_t &result = lane_of[j].result;
       if (at.kind == sum) result = uint32_t(total);
+      else if (at.kind == most) result = largest;
       else if (at.kind == any || at.kind == ballot) result = some;
       else if (at.kind == all || at.kind == barrier) result = every;
       else result = lane_of[from].at.value;
@@ -134,6 +136,7 @@ template <class T> T __shfl_sync(unsigned mask, T x, int from, int width = 32) {
 template <class T> T __shfl_xor_sync(unsigned mask, T x, int bits, int width = 32) { return T(emulated::collective(emulated::exchanged, mask, uint64_t(x), bits, width)); }
 template <class T> T __shfl_up_sync(unsigned mask, T x, int step, int width = 32) { return T(emulated::collective(emulated::up, mask, uint64_t(x), step, width)); }
 static inline unsigned __reduce_add_sync(unsigned mask, unsigned x) { return unsigned(emulated::collective(emulated::sum, mask, x, 0, 32)); }
+static inline unsigned __reduce_max_sync(unsigned mask, unsigned x) { return unsigned(emulated::collective(emulated::most, mask, x, 0, 32)); }
 static inline int __any_sync(unsigned mask, int x) { return int(emulated::collective(emulated::any, mask, x != 0, 0, 32)); }
 static inline int __all_sync(unsigned mask, int x) { return int(emulated::collective(emulated::all, mask, x != 0, 0, 32)); }
 static inline unsigned __ballot_sync(unsigned mask, int x) { return unsigned(emulated::collective(emulated::ballot, mask, x != 0, 0, 32)); }

@@ -41,7 +41,7 @@ class Session:
 
     at: int = 1 << 20
     arrays: dict[int, Array] = field(default_factory=dict)
-    launches: list[tuple[str, int, NDArray[np.uint64]]] = field(default_factory=list)
+    launches: list[tuple[str, int, list[int]]] = field(default_factory=list)
 
     def memory(self, nbytes: int) -> Any:
         self.at += nbytes + 256
@@ -58,8 +58,8 @@ class Session:
     def send(self, pointer: int, data: bytes) -> None:
         pass
 
-    def launch(self, module: Any, entry: str, grid: int, shared: int, slots: NDArray[np.uint64]) -> None:
-        self.launches.append((entry, grid, slots.copy()))
+    def launch(self, module: Any, entry: str, grid: int, shared: int, slots: list[int]) -> None:
+        self.launches.append((entry, grid, list(slots)))
 
     def current(self) -> Any:
         return nullcontext()
@@ -79,7 +79,7 @@ def launched(nodes: tuple[str, ...], values: dict[tuple[str, str], Any]) -> tupl
     program(nodes).enqueue_inverse(session, values, run)
     ((entry, grid, slots),) = session.launches
     assert entry == "briquette_inverse"
-    return session, grid, slots.tolist()
+    return session, grid, slots
 
 
 def placed(base: int, words: int) -> Placed:

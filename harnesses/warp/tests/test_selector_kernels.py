@@ -117,6 +117,10 @@ class Array:
     def nbytes(self) -> int:
         return self.size * int(self.dtype.itemsize)
 
+    def __getitem__(self, part: slice) -> Array:
+        begin, end, _ = part.indices(self.size)
+        return Array(self.pointer + begin * self.dtype.itemsize, end - begin, self.dtype, self.owner)
+
 
 @dataclass
 class Session:
@@ -129,15 +133,16 @@ class Session:
         skip = -held.ctypes.data % 32
         return SimpleNamespace(pointer=held.ctypes.data + skip, nbytes=nbytes, held=held)
 
-    def array(self, count: int, dtype: str, memory: Any = None, offset: int = 0) -> Array:
+    def array(self, count: int, dtype: Any, memory: Any = None, offset: int = 0) -> Array:
         held = memory if memory is not None else self.memory(count * np.dtype(dtype).itemsize)
         return Array(held.pointer + offset, count, np.dtype(dtype), held)
 
     def zero(self, pointer: int, nbytes: int) -> None:
         ctypes.memset(pointer, 0, nbytes)
 
-    def launch(self, module: Any, entry: str, grid: int, shared: int, slots: NDArray[np.uint64]) -> None:
+    def launch(self, module: Any, entry: str, grid: int, shared: int, values: list[int]) -> None:
         self.launched.append(entry)
+        slots = np.array(values, np.uint64)
         message = ctypes.create_string_buffer(256)
         kernel = ctypes.cast(getattr(module, f"run_{entry}"), ctypes.c_void_p)
         status = module.emulate(kernel, ctypes.c_uint32(grid), ctypes.c_void_p(slots.ctypes.data), message)
@@ -147,7 +152,14 @@ class Session:
         ctypes.memmove(out.ctypes.data, pointer, out.nbytes)
         return out
 
-    fetch = read
+    def peek(self, pointer: int, nbytes: int) -> bytes:
+        return ctypes.string_at(pointer, nbytes)
+
+    def fetched(self, value: Chunked) -> Chunked:
+        """Return a value as NumPy arrays."""
+        if isinstance(value.words, np.ndarray):
+            return value
+        return Chunked(*(self.read(a.pointer, np.empty(a.size, a.dtype)) for a in (value.sizes, value.words)))
 
     def write(self, pointer: int, data: NDArray[Any]) -> None:
         ctypes.memmove(pointer, data.ctypes.data, data.nbytes)
@@ -216,7 +228,8 @@ class Kernels:
         sink = SimpleNamespace(sizes=np.empty(chunks, np.uint32), words=np.empty(room, np.uint32))
         run = GroupRun(RunRecord(), x.size, CHUNK, 1, bound, lambda: sink)
         source = self.placed(x)
-        return run.record, dict(self.programs["forward"].forward(source, run))
+        made = self.programs["forward"].forward(source, run)
+        return run.record, {port: self.target.sessions.fetched(value) for port, value in made.items()}
 
     def inverse(self, values: Mapping[Any, Any], record: RunRecord, count: int) -> NDArray[Any]:
         out = self.target.sessions.array(count, self.case.dtype)

@@ -110,6 +110,27 @@ def test_bench_shows_what_fusion_gives(run_json, npy):
     assert report["checks"]["fast"]["identical"]
 
 
+def test_tune_shows_what_it_measured_and_remembers_it(run, run_json, npy, tmp_path, monkeypatch):
+    if {t["name"]: t for t in run_json("targets")["targets"]}["host"]["unavailable"]:
+        pytest.skip("no C++ compiler")
+    kernels = run_json("cache", "info")
+    monkeypatch.setenv("BRIQUETTE_CACHE_SHARED_DIR", kernels["directory"])  # compiled before, by other tests
+    monkeypatch.setenv("BRIQUETTE_CACHE_DIR", str(tmp_path / "own"))
+    report = run_json("tune", npy, "--target", "host", "--threads", 1)
+    assert report["target"] == "host"
+    assert [choice["direction"] for choice in report["choices"]] == ["forward", "inverse"]
+    for choice in report["choices"]:
+        assert choice["default"] == "lane 256, grain 1"
+        assert set(choice["seconds"]) == {f"lane 256, grain {grain}" for grain in (1, 2, 4)}
+        assert choice["chosen"] in choice["seconds"]
+        assert choice["gain"] == pytest.approx(choice["seconds"][choice["default"]] / choice["seconds"][choice["chosen"]])
+        assert choice["kept"]
+    assert run_json("cache", "info")["entries"] >= 2
+    text = run("tune", npy, "--target", "host").stdout
+    assert text.count("<-") == 2
+    assert "no group has a choice" in run("tune", npy, "--target", "numpy").stdout
+
+
 def test_bench_says_when_contenders_disagree(run, npy, monkeypatch):
     from briquette_cli import bench
 

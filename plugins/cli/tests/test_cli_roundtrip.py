@@ -61,6 +61,31 @@ def test_compress_reports(run, run_json, npy, tmp_path):
     assert f"ratio {facts['ratio']:.2f}" in text
 
 
+@pytest.mark.parametrize(("option", "wanted", "slack"), [("--target-ratio", 6.0, 0.18), ("--target-psnr", 55.0, 0.5)])
+def test_a_bound_is_found_for_a_goal(run, run_json, npy, field, tmp_path, option, wanted, slack):
+    out = tmp_path / "found.bq"
+    facts = run_json("compress", npy, "-o", out, option, wanted, "--mode", "rel", "--check")
+    kind = option.removeprefix("--target-")
+    assert abs(facts[kind] - wanted) <= slack
+    assert facts["search"]["kind"] == kind
+    assert facts["search"]["achieved"] == pytest.approx(facts[kind])
+    assert facts["search"]["wanted"] == wanted
+    assert facts["search"]["sample_elements"] == field.size
+    assert facts["mode"] == "rel"
+    assert run_json("info", out)["bound"] == {"mode": "rel", "eb": facts["search"]["bound"]}
+    text = run("compress", npy, "-o", out, "--force", option, wanted).stdout
+    assert f"for {wanted:g}" in text
+    assert "tried" in text
+
+
+def test_a_goal_out_of_reach_is_a_usage_error_and_leaves_no_file(run, npy, tmp_path):
+    out = tmp_path / "none.bq"
+    result = run("compress", npy, "-o", out, "--target-ratio", "1e6", code=2)
+    assert "ask for no more" in result.stderr
+    assert not out.exists()
+    assert "give one of" in run("compress", npy, "-o", out, "--target-ratio", "5", "--eb", "1", code=2).stderr
+
+
 def test_info(run, run_json, npy, tmp_path):
     run("compress", npy, "--eb", "1e-2", "--mode", "rel", "--target", "numpy")
     facts = run_json("info", tmp_path / "field.npy.bq")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .header import MAX_RANK, Edge, Header, StageEntry
 from .layout import BLOCK, MAX_CHUNK, RAW_CHUNK, BlockMap, Descriptor, Prologue
 from .reader import Archive, Segment
+from .room import ByteRoom
 from .views import ChunkedView, StreamView
 from .writer import ArchiveWriter, ChunkedSink, raw_size, write_raw
 
@@ -16,6 +17,7 @@ __all__ = [
     "Archive",
     "ArchiveWriter",
     "BlockMap",
+    "ByteRoom",
     "ChunkedSink",
     "ChunkedView",
     "Descriptor",

@@ -159,13 +159,14 @@ class Composition:
     Attributes
     ----------
     lane : int
-        Elements of the array one lane holds on the host.
+        Elements of the array one lane holds on the host: `asked`, where that is given.
     most_words : int
         The most words a chunk takes; 0 without a coder.
     """
 
     members: tuple[Member, ...]
     chunk: int
+    asked: int | None = None
 
     @cached_property
     def head(self) -> Member | None:
@@ -235,9 +236,13 @@ class Composition:
 
     @cached_property
     def lane(self) -> int:
+        return self.asked or max(self.lanes)
+
+    @cached_property
+    def lanes(self) -> tuple[int, ...]:
+        """What `lane` may be, ascending."""
         unit = math.lcm(*(m.spec.span for m in self.members))
-        times = max((k for k in range(1, 256 // unit + 1) if (self.chunk // unit) % k == 0), default=1)
-        return unit * times
+        return tuple(unit * k for k in range(1, 256 // unit + 1) if (self.chunk // unit) % k == 0) or (unit,)
 
     @cached_property
     def most_words(self) -> int:

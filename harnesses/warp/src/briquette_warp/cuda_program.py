@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from briquette.harness import Direction, GroupProgram, GroupRun, Overflow
 from briquette.ports import Chunked, PortValue
 from briquette.record import Bound
 from briquette.stage import PrimeContext
+from briquette.target import KernelSource
 
 from .chain import Composition
 from .compose import cuda_source
@@ -34,10 +36,27 @@ PER_LANE: Final = 32
 _HEAD: Final = 13
 _PARAMS_AT: Final = 8 * _HEAD + 32 - 8 * _HEAD % 32
 
+_SIZE: Final = np.dtype(np.uint32)
+_OFFSET: Final = np.dtype(np.uint64)
+
 
 def tile_bytes(itemsize: int) -> int:
     """Return the shared memory of a tile: a row of 32 elements and 16 bytes for each lane."""
     return LANES * (PER_LANE * itemsize + 16)
+
+
+def shared_bytes(parts: Composition) -> int:
+    """Return the dynamic shared memory of a block."""
+    sizes = {np.dtype(d).itemsize for d in (parts.source, parts.first, parts.result)}
+    return max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words + 8)  # coders may read two words on
+
+
+def resident_blocks(parts: Composition, direction: Direction) -> int:
+    """Return how many blocks are to be resident on a multiprocessor, unless measuring has found better."""
+    tiles = parts.selector is not None  # a selector holds codes and two orders of differences: 64 registers, else 48
+    if shared_bytes(parts) > 40_000:
+        return 2 if tiles and direction == "forward" else 3
+    return 4 if tiles else 5
 
 
 def refuse_geometry(parts: Composition) -> str | None:
@@ -49,14 +68,6 @@ def refuse_geometry(parts: Composition) -> str | None:
         if span > PER_LANE * 32 or span & (span - 1):
             return f"{member.node}: a span of {span} elements is no power of two up to {PER_LANE * 32}, a warp's share"
     return None
-
-
-def resident_blocks(parts: Composition, direction: Direction, shared: int) -> int:
-    """Return how many blocks a multiprocessor shall hold at a time: by shared memory, and by the registers a lane needs."""
-    tiles = parts.selector is not None  # a selector holds codes and two orders of differences: 64 registers, else 48
-    if shared > 40_000:
-        return 2 if tiles and direction == "forward" else 3
-    return 4 if tiles else 5
 
 
 @dataclass(frozen=True)
@@ -86,31 +97,39 @@ class Side:
     tables: Any
     words: Any
     lookback: Any
-    slots: NDArray[np.uint64]
+    slots: list[int]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Enqueued:
-    """What one compression run has put into its stream, before anything is known of it on the host."""
+    """What one compression run has put into its stream, before anything is known of it on the host.
+
+    `control` is all the memory of the run but that of its side stream: its head is the control block, `tables_at` is where block
+    offsets and chunk sizes lie in it, `tiles_at` where those of the tiles do that leave the group. `head` is what the kernels have written to the control block's head.
+    """
 
     session: Any
     source: Any
     run: GroupRun
     control: Any
-    head: NDArray[np.uint64]
     cleared: int
     warps_at: int
     kept_at: int
-    slots: NDArray[np.uint64]
-    tables: Any = None
+    tables_at: int
+    slots: list[int]
     words: Any = None
-    tile_tables: Any = None
+    tiles_at: int = 0
     tile_words: Any = None
     side: Side | None = None
+    head: bytes = b""
 
     def at(self, word: int) -> int:
         """Return the device address of a 64-bit word of the control block."""
         return int(self.control.pointer) + 8 * word
+
+    def found(self, word: int) -> int:
+        """Return what the kernels have written to a 64-bit word of the control block's head."""
+        return int.from_bytes(self.head[8 * word : 8 * word + 8], "little")
 
 
 class CudaProgram(GroupProgram):
@@ -118,14 +137,13 @@ class CudaProgram(GroupProgram):
 
     primes = True
 
-    def __init__(self, parts: Composition, direction: Direction, target: Any) -> None:
+    def __init__(self, parts: Composition, direction: Direction, target: Any, source: KernelSource | None = None) -> None:
         self._parts = parts
         self._nodes = tuple(m.node for m in parts.members)
         self._target = target
-        sizes = {np.dtype(d).itemsize for d in (parts.source, parts.first, parts.result)}
-        self._shared = max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words + 8)  # coders may read two words on
+        self._shared = shared_bytes(parts)
         self._aside_shared = CHUNK * np.dtype(parts.source).itemsize
-        self._module = target.compile(cuda_source(parts, direction, resident_blocks(parts, direction, self._shared)))
+        self._module = target.compile(source or cuda_source(parts, direction, resident_blocks(parts, direction)))
 
     @property
     def captures(self) -> bool:
@@ -146,12 +164,12 @@ class CudaProgram(GroupProgram):
     def capacity(self, work: Enqueued) -> dict[NodePort, Placed]:
         """Return a run's values with all the room they have, for kernels that are told the sizes on the device."""
         tail, chunks = self._parts.members[-1], work.run.chunks
-        main = _placed(work.session, chunks, work.tables, work.words, work.words.size, work.control, self._nodes)
+        main = self._main(work, work.words.size)
         found = {(tail.node, tail.stage.outputs[0]): main}
         if self._parts.side is not None and work.side is not None:
-            found[self._parts.side] = _placed(work.session, chunks, work.side.tables, work.side.words, work.side.words.size)
+            found[self._parts.side] = _placed(work.session, chunks, work.side.tables, 0, work.side.words, work.side.words.size)
         if self._parts.tiles_sink is not None:
-            found[self._parts.tiles_sink] = _placed(work.session, chunks, work.tile_tables, work.tile_words, work.tile_words.size)
+            found[self._parts.tiles_sink] = self._tiles(work, work.tile_words.size)
         return found
 
     # -- compression ---------------------------------------------------------------------------------------
@@ -170,31 +188,36 @@ class CudaProgram(GroupProgram):
     def prepare(self, session: Any, source: Any, run: GroupRun) -> Enqueued:
         """Take the memory of a run; nothing is launched."""
         parts, chunks = self._parts, run.chunks
-        lookback = 8 * (chunks + 1)
-        main_at = _PARAMS_AT + -(-max(parts.param_bytes, 16) // 32) * 32
-        tiles_at = main_at + lookback
-        warps_at = tiles_at + (lookback if parts.tiles_sink else 0)
+        main_at = _PARAMS_AT + _up(max(parts.param_bytes, 16), 32)
+        tiles_main_at = main_at + 8 * (chunks + 1)
+        warps_at = tiles_main_at + (8 * (chunks + 1) if parts.tiles_sink else 0)
         cleared = warps_at + (4 * chunks if parts.side else 0)
-        kept_at = -(-cleared // 32) * 32
-        control = session.memory(kept_at + (4 * chunks * LANES if parts.side else 0))
+        kept_at = _up(cleared, 32)
+        # one allocation for all: each is a call of the driver here, and another one when it is freed
+        tables_at = _up(kept_at + (4 * chunks * LANES if parts.side else 0), 256)
+        words_at = _up(tables_at + 8 * _blocks(chunks) + 4 * chunks, 256)
+        room = chunks * parts.most_words
+        tiles_at = _up(words_at + 4 * room, 256)
+        tile_words_at, tiles_room = _up(tiles_at + 8 * _blocks(chunks) + 4 * chunks, 256), chunks * parts.most_tile_words
+        end = tile_words_at + 4 * tiles_room if parts.tiles_sink else words_at + 4 * room if parts.coder else tables_at
+        control = session.memory(end)
         base = control.pointer
-        slots = np.zeros(18 if parts.tiles_sink else 12, np.uint64)
-        work = Enqueued(session, source, run, control, np.empty(_HEAD, np.uint64), cleared, warps_at, kept_at, slots)
+        count = 18 if parts.tiles_sink else 12
+        work = Enqueued(session, source, run, control, cleared, warps_at, kept_at, tables_at, [0] * count)
+        slots = work.slots
         slots[:4] = source.pointer, run.count, base + _PARAMS_AT, run.out.pointer if run.out is not None else 0
         if parts.coder:
-            room = chunks * parts.most_words
-            work.tables, sizes = self._tables(session, chunks)
-            work.words = session.array(room, "uint32")
-            slots[4:9] = sizes, work.words.pointer, work.tables.pointer, room, base + main_at
+            tables = base + tables_at
+            work.words = session.array(room, _SIZE, control, words_at)
+            slots[4:9] = tables + 8 * _blocks(chunks), base + words_at, tables, room, base + main_at
         if parts.side:
-            slots[9:11] = base + kept_at, base + work.warps_at
+            slots[9:11] = base + kept_at, base + warps_at
         slots[11] = work.at(WORDS)
         if parts.tiles_sink:
-            room = chunks * parts.most_tile_words
-            work.tile_tables, sizes = self._tables(session, chunks)
-            work.tile_words = session.array(room, "uint32")
-            slots[12:16] = sizes, work.tile_words.pointer, work.tile_tables.pointer, room
-            slots[16:18] = base + tiles_at, work.at(TILE_WORDS)
+            tables, work.tiles_at = base + tiles_at, tiles_at
+            work.tile_words = session.array(tiles_room, _SIZE, control, tile_words_at)
+            slots[12:16] = tables + 8 * _blocks(chunks), base + tile_words_at, tables, tiles_room
+            slots[16:18] = base + tiles_main_at, work.at(TILE_WORDS)
         return work
 
     def start(self, work: Enqueued) -> None:
@@ -207,24 +230,19 @@ class CudaProgram(GroupProgram):
         if work.side is not None:
             self.start_side(work, work.side)
 
-    @staticmethod
-    def _tables(session: Any, chunks: int) -> tuple[Any, int]:
-        """Return memory for block offsets, then chunk sizes, and the address of the sizes."""
-        tables = session.memory(8 * -(-chunks // 64) + 4 * chunks)
-        return tables, tables.pointer + 8 * -(-chunks // 64)
-
     def prepare_side(self, work: Enqueued, count: int) -> Side:
         """Take the memory of a side stream that keeps `count` values aside."""
         session, chunks = work.session, work.run.chunks
         item = np.dtype(self._parts.source).itemsize
         # a list of positions, or a bitmap where that is smaller, and every value: never more than this
         room = min(chunks * (3 + CHUNK // 32 + CHUNK * item // 4), 4 * chunks + count * (2 + item // 4))
-        tables, sizes = self._tables(session, chunks)
+        tables = session.memory(8 * _blocks(chunks) + 4 * chunks)
+        sizes = tables.pointer + 8 * _blocks(chunks)
         words, lookback = session.array(room, "uint32"), session.memory(8 * (chunks + 1))
         kept, warps = work.at(0) + work.kept_at, work.at(0) + work.warps_at
         addresses = [work.source.pointer, work.run.count, kept, warps, sizes, words.pointer]
         addresses += [tables.pointer, room, lookback.pointer, work.at(SIDE_WORDS)]
-        return Side(tables, words, lookback, np.array(addresses, np.uint64))
+        return Side(tables, words, lookback, addresses)
 
     def start_side(self, work: Enqueued, side: Side) -> None:
         """Launch the kernel that writes the side stream."""
@@ -234,7 +252,7 @@ class CudaProgram(GroupProgram):
     def collect(self, work: Enqueued) -> dict[NodePort, PortValue]:
         """Wait for a run, write the members' state to the record, and return the values it made."""
         parts, run, session = self._parts, work.run, work.session
-        session.fetch(work.control.pointer, work.head)
+        work.head = session.peek(work.control.pointer, 8 * _HEAD)
         if run.open_sink is None:
             self._state_later(work)
         else:
@@ -242,18 +260,23 @@ class CudaProgram(GroupProgram):
         found: dict[NodePort, Any] = {}
         tail = parts.members[-1]
         if parts.coder:
-            value = _placed(session, run.chunks, work.tables, work.words, int(work.head[WORDS]), work.control, self._nodes)
-            found[tail.node, tail.stage.outputs[0]] = self._deliver(session, value, run)
+            found[tail.node, tail.stage.outputs[0]] = self._deliver(session, self._main(work, work.found(WORDS)), run)
         else:
             found[tail.node, tail.stage.outputs[0]] = run.out
         if parts.tiles_sink is not None:
-            used = int(work.head[TILE_WORDS])
-            found[parts.tiles_sink] = self._fetched(
-                session, _placed(session, run.chunks, work.tile_tables, work.tile_words, used), run
-            )
+            found[parts.tiles_sink] = self._tiles(work, work.found(TILE_WORDS))
         if parts.side is not None:
             found[parts.side] = self._aside(work)
         return found
+
+    def _main(self, work: Enqueued, used: int) -> Placed:
+        """Return the coder's value, which has `used` words."""
+        return _placed(work.session, work.run.chunks, work.control, work.tables_at, work.words, used, work.control, self._nodes)
+
+    @staticmethod
+    def _tiles(work: Enqueued, used: int) -> Placed:
+        """Return the value of the tiles' own port."""
+        return _placed(work.session, work.run.chunks, work.control, work.tiles_at, work.tile_words, used)
 
     def _resolve(self, work: Enqueued, params: int) -> None:
         """Bring the parameters to the device: resolved there, or here from what a survey of the data found."""
@@ -265,15 +288,11 @@ class CudaProgram(GroupProgram):
         relative = run.bound is not None and run.bound.mode == "rel"
         eb = struct.unpack("<Q", struct.pack("<d", run.bound.eb if run.bound is not None else 0.0))[0]
         surveys_all = relative or not parts.resolves
-        slots = np.array(
-            [source.pointer, run.count, work.at(FOUND), work.at(DONE), work.at(EXTENT), params, eb, int(surveys_all)], np.uint64
-        )
-        if parts.resolves:
-            slots[7] = int(relative)
+        slots = [source.pointer, run.count, work.at(FOUND), work.at(DONE), work.at(EXTENT), params, eb, int(surveys_all)]
         grid = min(8 * session.multiprocessors(), max(1, run.count // (LANES * 16))) if surveys_all else 1
         session.launch(self._module, "briquette_survey", grid, 0, slots)
         if not parts.resolves:
-            session.fetch(work.control.pointer, work.head)
+            work.head = session.peek(work.control.pointer, 8 * _HEAD)
             self._state(work)
             session.send(params, parts.param_block(run.record))
 
@@ -284,10 +303,11 @@ class CudaProgram(GroupProgram):
 
     def _state_later(self, work: Enqueued) -> None:
         """The same when somebody asks for the state."""
-        lo, hi, first, some = work.head[EXTENT : EXTENT + 4].view(np.float64).tolist()
-        found, run, parts = Extent(lo, hi, first, bool(some)), work.run, self._parts
+        head, run, parts = work.head or bytes(8 * _HEAD), work.run, self._parts
 
         def fill(state: dict[str, dict[str, Any]]) -> None:
+            lo, hi, first, some = struct.unpack_from("<4d", head, 8 * EXTENT)
+            found = Extent(lo, hi, first, bool(some))
             for member in parts.members:
                 surveyed = found if member is parts.head else None
                 context = PrimeContext(None, member.types, run.bound, run.count, surveyed)
@@ -314,24 +334,16 @@ class CudaProgram(GroupProgram):
         parts, run, session = self._parts, work.run, work.session
         chunks = run.chunks
         assert parts.side is not None
-        count = int(work.head[KEPT])
+        count = work.found(KEPT)
         run.record.report(parts.side[0], outliers=count)
         if not count:
-            return Chunked(np.zeros(chunks, np.uint32), np.empty(0, np.uint32))
+            return _nothing(chunks)
         side = work.side
         if side is None:
             side = self.prepare_side(work, count)
             self.start_side(work, side)
-            session.fetch(work.control.pointer, work.head)
-        return self._fetched(session, _placed(session, chunks, side.tables, side.words, int(work.head[SIDE_WORDS])), run)
-
-    @staticmethod
-    def _fetched(session: Any, value: Placed, run: GroupRun) -> Chunked:
-        """Copy a side stream to the host where the archive is made there."""
-        if run.open_sink is None:
-            return value
-        sizes, held = np.empty(run.chunks, np.uint32), np.empty(value.words.size, np.uint32)
-        return Chunked(session.read(value.sizes.pointer, sizes), session.read(value.words.pointer, held))
+            work.head = session.peek(work.control.pointer, 8 * _HEAD)
+        return _placed(session, chunks, side.tables, 0, side.words, work.found(SIDE_WORDS))
 
     # -- decompression -------------------------------------------------------------------------------------
 
@@ -341,8 +353,8 @@ class CudaProgram(GroupProgram):
             if run.checker is not None:
                 run.checker(0, run.chunks)
             at, _held = self.enqueue_inverse(session, values, run)
-            flag = session.fetch(at, np.empty(1, np.uint32))
-        if flag[0]:
+            damaged = any(session.peek(at, 4))
+        if damaged:
             names = " + ".join(m.node for m in self._parts.members)
             raise ArchiveError(f"the payload is damaged: its words cannot have been written by {names}")
         return run.out
@@ -352,7 +364,7 @@ class CudaProgram(GroupProgram):
         parts, chunks = self._parts, run.chunks
         tail = parts.members[-1]
         main = values[tail.node, tail.stage.outputs[0]]
-        slots = np.zeros(18 if parts.tiles_sink else 14, np.uint64)
+        slots = [0] * (18 if parts.tiles_sink else 14)
         if isinstance(main, Placed) and main.nodes == self._nodes:
             control, flag, params = main.control, main.control.pointer + 8 * FLAG, main.control.pointer + _PARAMS_AT
         else:
@@ -409,14 +421,30 @@ class CudaProgram(GroupProgram):
 
 
 def _placed(
-    session: Any, chunks: int, tables: Any, words: Any, used: int, control: Any = None, nodes: tuple[str, ...] = ()
+    session: Any, chunks: int, tables: Any, at: int, words: Any, used: int, control: Any = None, nodes: tuple[str, ...] = ()
 ) -> Placed:
-    """Return what a kernel has written: block offsets, then sizes in `tables`, and the words used of `words`."""
-    blocks = -(-chunks // 64)
+    """Return what a kernel has written: block offsets and sizes, from byte `at` of `tables` on, and the words used of `words`."""
+    blocks = _blocks(chunks)
     return Placed(
-        session.array(chunks, "uint32", tables, 8 * blocks),
-        session.array(used, "uint32", words.owner),
-        session.array(blocks, "uint64", tables),
+        session.array(chunks, _SIZE, tables, at + 8 * blocks),
+        words[:used],
+        session.array(blocks, _OFFSET, tables, at),
         control,
         nodes,
     )
+
+
+def _blocks(chunks: int) -> int:
+    return -(-chunks // 64)
+
+
+def _up(nbytes: int, unit: int) -> int:
+    return -(-nbytes // unit) * unit
+
+
+@lru_cache(maxsize=16)
+def _nothing(chunks: int) -> Chunked:
+    """Return the side stream of a run that keeps no value aside."""
+    sizes, words = np.zeros(chunks, np.uint32), np.empty(0, np.uint32)
+    sizes.flags.writeable = False  # runs share it
+    return Chunked(sizes, words)

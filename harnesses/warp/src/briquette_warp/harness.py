@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from briquette.harness import Direction, GroupProgram, Harness, Member
+from briquette.harness import Direction, Geometry, GroupProgram, Harness, Member
 from briquette.target import Target
 
 from .chain import Composition, refuse_chain
 from .compose import host_source
 from .cuda_program import CudaProgram, refuse_geometry
+from .geometries import cuda_geometries, host_geometries
 from .host_program import HostProgram
 
 _DIALECTS: Final = ("c++", "cuda")
@@ -32,8 +33,17 @@ class WarpHarness(Harness):
             why = refuse_geometry(Composition(tuple(chain), chunk))
         return why
 
-    def program(self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int) -> GroupProgram:
-        parts = Composition(tuple(chain), chunk)
+    def program(
+        self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int, geometry: Geometry | None = None
+    ) -> GroupProgram:
+        asked = dict(geometry.settings) if geometry is not None else {}
+        source = geometry.source if geometry is not None else None
+        parts = Composition(tuple(chain), chunk, asked.get("lane"))
         if target.dialect == "cuda":
-            return CudaProgram(parts, direction, target)
-        return HostProgram(parts, direction, target.compile(host_source(parts, direction)), target)
+            return CudaProgram(parts, direction, target, source)
+        module = target.compile(source or host_source(parts, direction))
+        return HostProgram(parts, direction, module, target, asked.get("grain", 1))
+
+    def geometries(self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int) -> Sequence[Geometry]:
+        parts = Composition(tuple(chain), chunk)
+        return cuda_geometries(parts, direction) if target.dialect == "cuda" else host_geometries(parts, direction)

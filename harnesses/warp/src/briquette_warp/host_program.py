@@ -66,10 +66,14 @@ class _Part:
 
 
 class HostProgram(GroupProgram):
-    """A group compiled for the one-lane host geometry, in one direction."""
+    """A group compiled for the one-lane host geometry, in one direction.
 
-    def __init__(self, parts: Composition, direction: Direction, module: Module, target: Target) -> None:
+    `grain`: ranges of chunks a thread codes, one where there is one thread; checksum blocks a thread decodes at a time.
+    """
+
+    def __init__(self, parts: Composition, direction: Direction, module: Module, target: Target, grain: int = 1) -> None:
         self._parts = parts
+        self._grain = grain
         self._entry = ENTRY[direction]
         self._module = module
         self._target = target
@@ -83,7 +87,7 @@ class HostProgram(GroupProgram):
         sizes = sink.sizes if sink is not None else np.empty(0, np.uint32)
         side_sizes = np.empty(run.chunks if parts.side else 0, np.uint32)
         tile_sizes = np.empty(run.chunks if parts.tiles_sink else 0, np.uint32)
-        ranges = _ranges(run.chunks, run.threads)
+        ranges = _ranges(run.chunks, run.threads * self._grain if run.threads > 1 else 1)
         room = sink.words if sink is not None else np.empty(0, np.uint32)
 
         def work(i: int) -> _Part:
@@ -222,7 +226,7 @@ class HostProgram(GroupProgram):
                 names = " + ".join(m.node for m in parts.members)
                 raise ArchiveError(f"chunk {int(slots[I_BAD])} is damaged: its words cannot have been written by {names}")
 
-        self._target.map(work, _blocks(run.chunks), run.threads)
+        self._target.map(work, _blocks(run.chunks, _BLOCK * self._grain), run.threads)
         return out
 
 
@@ -233,14 +237,14 @@ def _copy(to: Words, source: Words, threads: int, i: int) -> None:
 
 
 def _ranges(chunks: int, threads: int) -> list[tuple[int, int]]:
-    """Cut `chunks` into one range a thread, none empty; a stream without chunks has one empty range."""
+    """Cut `chunks` into one range for each of `threads`, none empty; a stream without chunks has one empty range."""
     count = max(min(threads, chunks), 1)
     cuts = [chunks * i // count for i in range(count + 1)]
     return list(itertools.pairwise(cuts))
 
 
-def _blocks(chunks: int) -> list[tuple[int, int]]:
-    return [(at, min(at + _BLOCK, chunks)) for at in range(0, chunks, _BLOCK)]
+def _blocks(chunks: int, size: int) -> list[tuple[int, int]]:
+    return [(at, min(at + size, chunks)) for at in range(0, chunks, size)]
 
 
 def _offsets(value: PortValue, chunks: int, port: str) -> NDArray[np.int64]:

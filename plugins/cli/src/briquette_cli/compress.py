@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from . import files, options, tables
 @click.argument("source", metavar="INPUT", type=options.in_path)
 @click.option("-o", "--output", metavar="OUT.bq", type=options.out_path, help="Archive to write (default: INPUT.bq).")
 @options.bound_options()
+@click.option(
+    "--target-ratio", type=float, metavar="RATIO", help="Instead of --eb: find a bound that gives this ratio, within 3 %."
+)
+@click.option("--target-psnr", type=float, metavar="DB", help="Instead of --eb: find a bound for this PSNR, within 0.5 dB.")
 @click.option("--pipeline", default="fast", show_default=True, metavar="NAME|FILE.toml", help="A preset, or a pipeline in TOML.")
 @options.target_option
 @options.fusion_option
@@ -33,6 +38,8 @@ def compress(
     output: Path | None,
     eb: str | None,
     mode: str,
+    target_ratio: float | None,
+    target_psnr: float | None,
     pipeline: str,
     target: str | None,
     fusion: str | None,
@@ -53,10 +60,13 @@ def compress(
     files.check_output(output, source, force=force)
     array = files.read_array(source, dtype, shape)
     pipe = options.load_pipeline(pipeline)
-    options.require_bound(pipe, bound)
+    goal = {"target_ratio": target_ratio, "target_psnr": target_psnr}
+    if goal == dict.fromkeys(goal):
+        options.require_bound(pipe, bound)
     with tables.progress() as show:
         show(f"compressing {tables.size_words(array.nbytes)}")
-        result = bq.compress_run(array, bound, mode, pipeline=pipe, target=target, fusion=fusion, threads=threads)
+        how: dict[str, Any] = {"target": target, "fusion": fusion, "threads": threads, **goal}
+        result = bq.compress_run(array, bound, mode, pipeline=pipe, **how)
         report = None
         if check:
             show("checking the bound")
@@ -64,7 +74,8 @@ def compress(
         if report is None or report.ok:
             show("writing")
             files.write_bytes(output, result.archive)
-    facts = _compress_facts(result, output, pipe.bound.mode if bound is None and pipe.bound else mode)
+    used = result.search.bound if result.search is not None else pipe.bound if bound is None else None
+    facts = _compress_facts(result, output, mode if used is None else used.mode)
     if report is not None and report.bound is not None:
         facts["largest_error"], facts["psnr"] = report.bound.largest_error, report.bound.psnr
     if report is not None and report.bound is not None and not report.ok:
@@ -79,6 +90,7 @@ def compress(
 
 
 def _compress_facts(result: Any, output: Path, mode: str) -> dict[str, Any]:
+    found = result.search
     return {
         "output": output,
         "original_bytes": result.original_bytes,
@@ -92,6 +104,7 @@ def _compress_facts(result: Any, output: Path, mode: str) -> dict[str, Any]:
         "fused": result.plan.forward.groups,
         "launches": result.plan.forward.launches,
         "seconds": result.seconds,
+        **({} if found is None else {"search": {**dataclasses.asdict(found), "bound": found.bound.eb}}),
     }
 
 
@@ -102,10 +115,20 @@ def _tell(source: Path, facts: dict[str, Any]) -> None:
         click.echo("held raw: the coded form would have been larger")
     elif facts["eb"] is not None:
         click.echo(f"bound {facts['eb']:.6g}, outliers {facts['outliers']:,}")
+    if "search" in facts:
+        click.echo(_search_words(facts["search"]))
     if "largest_error" in facts:
         click.echo(f"largest error {facts['largest_error']:.6g}, PSNR {tables.psnr_words(facts['psnr'])}")
     groups = "; ".join(" + ".join(group) for group in facts["fused"])
     click.echo(f"target {facts['target']}, {f'fused {groups}' if groups else 'nothing fused'}, {facts['seconds']:.3f} s")
+
+
+def _search_words(search: dict[str, Any]) -> str:
+    """Say how the bound was found."""
+    unit = " dB" if search["kind"] == "psnr" else ""
+    name = "PSNR" if search["kind"] == "psnr" else "ratio"
+    tried = f"{search['sample_runs']} bounds on {search['sample_elements']:,} elements and {search['whole_runs']} on all"
+    return f"{name} {search['achieved']:.4g}{unit} for {search['wanted']:g}{unit} wanted; tried {tried}"
 
 
 @click.command()

@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "verify": ("inspect", "verify", "Check an archive's integrity, and the bound against the original."),
     "plan": ("inspect", "plan", "Show how a pipeline runs: groups, reasons, launches, buffers."),
     "bench": ("bench", "bench", "Compare pipelines, targets and fusion modes in one run."),
+    "tune": ("tune", "tune", "Measure which geometry of a pipeline's kernels runs fastest here."),
     "demo": ("demo", "demo", "Compress a bundled field with every preset; a table and a picture."),
     "presets": ("listing", "presets", "List the presets, or print one as TOML."),
     "stages": ("listing", "stages", "List the stages that pipelines can be made of."),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import json
 import tempfile
 import time
 from collections.abc import Mapping
@@ -32,6 +34,42 @@ def nvrtc() -> tuple[tuple[int, int], tuple[int, ...]]:
     status, count = lib.nvrtcGetNumSupportedArchs()
     status, archs = lib.nvrtcGetSupportedArchs()
     return (major, minor), tuple(sorted(int(a) for a in archs[:count]))
+
+
+def known_to(cache: Cache) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """Return what `nvrtc` returns, from `cache` where that holds it: loading NVRTC takes longer than all else of a first call.
+
+    It is kept by the library's path, size and time, so that another NVRTC is asked anew. Where code is compiled it is the loaded
+    NVRTC's version that names it, whatever was remembered.
+    """
+    library = _library()
+    if library is None or nvrtc.cache_info().currsize:
+        return nvrtc()
+    key = cache_key({"nvrtc": library})
+    found = cache.get(key)
+    if found is not None:
+        held = json.loads(found)
+        return (held["version"][0], held["version"][1]), tuple(held["known"])
+    version, known = nvrtc()
+    cache.put(key, json.dumps({"version": version, "known": known}).encode())
+    return version, known
+
+
+def _library() -> tuple[str, ...] | None:
+    """Return what tells the NVRTC of NVIDIA's wheel from others, without loading it; None where there is no such wheel."""
+    try:
+        import cuda.bindings
+
+        spec = importlib.util.find_spec("nvidia")
+    except (ImportError, ValueError):
+        return None
+    major = str(cuda.bindings.__version__).split(".")[0]
+    for place in (spec and spec.submodule_search_locations) or ():
+        for pattern in (f"*/lib/libnvrtc.so.{major}", f"*/bin/**/nvrtc64_{major}*_0.dll"):
+            for path in sorted(Path(place).glob(pattern)):
+                stat = path.stat()
+                return str(path), str(stat.st_size), str(stat.st_mtime_ns)
+    return None
 
 
 def code_for(capability: tuple[int, int], known: tuple[int, ...]) -> tuple[str, str]:
@@ -67,17 +105,24 @@ def compiled(source: KernelSource, capability: tuple[int, int], cache: Cache) ->
     CompileError
         With NVRTC's log, and the versions of NVRTC, driver and device.
     """
-    headers = resolve_headers(source)
-    version, known = nvrtc()
-    form, arch = code_for(capability, known)
-    key = cache_key(
-        {"source": source.text, "headers": headers.texts, "options": _OPTIONS, "nvrtc": version, "arch": arch, "form": form}
-    )
-    found = cache.get(key)
     begin = time.perf_counter()
-    code = found if found is not None else _compile(source, headers.texts, form, arch)
+    headers = resolve_headers(source)
+
+    def named(version: tuple[int, int], known: tuple[int, ...]) -> tuple[str, str, str]:
+        form, arch = code_for(capability, known)
+        key = cache_key(
+            {"source": source.text, "headers": headers.texts, "options": _OPTIONS, "nvrtc": version, "arch": arch, "form": form}
+        )
+        return key, form, arch
+
+    key, form, arch = named(*known_to(cache))
+    found = cache.get(key)
     if found is None:
+        key, form, arch = named(*nvrtc())
+        code = _compile(source, headers.texts, form, arch)
         cache.put(key, code)
+    else:
+        code = found
     discovery.hooks().compiled(
         source_name=source.name, target="cuda", seconds=time.perf_counter() - begin, cached=found is not None
     )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from briquette.errors import BriquetteError, TargetUnavailable
+
+#: what is said of a device on which allocating waits
+NO_POOLS: Final = "no memory pools: every buffer is allocated by itself, and freeing one waits for the device"
 
 
 class DeviceError(BriquetteError):
@@ -33,7 +37,9 @@ def missing() -> str | None:
         return other
     try:
         import cuda.bindings.driver as driver
-        import cuda.core  # noqa: F401
+
+        if importlib.util.find_spec("cuda.core") is None:  # imported where something is compiled: that takes a while
+            raise ImportError("there is no cuda.core")
     except (Exception, SystemExit) as exc:  # a major that does not match, a broken install
         return f"the CUDA packages do not load ({exc}); pip install 'briquette-target-cuda[cuda13]' (or [cuda12])"
     try:
@@ -61,11 +67,14 @@ def _namesake() -> str | None:
 
 def check(answer: tuple[Any, ...]) -> Any:
     """Return what a driver call gave, without its status; raise `DeviceError` where that is not success."""
-    status, *values = answer
-    if int(status):
-        _, text = bindings().cuGetErrorString(status)
-        raise DeviceError(f"the CUDA driver answers {status.name}: {text.decode() if text else 'no text'}")
-    return values[0] if len(values) == 1 else tuple(values) if values else None
+    if answer[0]:
+        raise _failed(answer[0])
+    return answer[1] if len(answer) == 2 else answer[1:] or None
+
+
+def _failed(status: Any) -> DeviceError:
+    _, text = bindings().cuGetErrorString(status)
+    return DeviceError(f"the CUDA driver answers {status.name}: {text.decode() if text else 'no text'}")
 
 
 @lru_cache(maxsize=64)
@@ -74,27 +83,50 @@ def primary_context(device: int) -> Any:
     driver = bindings()
     handle = check(driver.cuDeviceGet(device))
     context = check(driver.cuDevicePrimaryCtxRetain(handle))
-    # freed memory stays with the pool: giving it back to the driver between calls costs milliseconds
-    status, pool = driver.cuDeviceGetDefaultMemPool(handle)
-    if not int(status):
-        which = driver.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-        driver.cuMemPoolSetAttribute(pool, which, driver.cuuint64_t(2**64 - 1))
+    if has_pools(device):
+        # freed memory stays with the pool: giving it back to the driver between calls costs milliseconds
+        status, pool = driver.cuDeviceGetDefaultMemPool(handle)
+        if not status:
+            which = driver.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+            driver.cuMemPoolSetAttribute(pool, which, driver.cuuint64_t(2**64 - 1))
     return context
 
 
-class current:  # noqa: N801  a context manager, read as a function; a class costs a call less than a generator
-    """Make the device's context current in this thread, and bring the caller's back afterwards."""
+@lru_cache(maxsize=64)
+def _handle(device: int) -> int:
+    return int(primary_context(device))
 
-    __slots__ = ("_device",)
+
+def is_current(device: int) -> bool:
+    """Whether the device's primary context is this thread's current one."""
+    return int(check(bindings().cuCtxGetCurrent())) == _handle(device)
+
+
+class current:  # noqa: N801  a context manager, read as a function; a class costs a call less than a generator
+    """Make the device's context current in this thread, and bring the caller's back afterwards.
+
+    Where it is current already, as the frameworks have it, that is one call instead of two.
+    """
+
+    __slots__ = ("_device", "_pushed")
 
     def __init__(self, device: int) -> None:
         self._device = device
 
     def __enter__(self) -> None:
-        check(bindings().cuCtxPushCurrent(primary_context(self._device)))
+        self._pushed = not is_current(self._device)
+        if self._pushed:
+            check(bindings().cuCtxPushCurrent(primary_context(self._device)))
 
     def __exit__(self, *error: object) -> None:
-        check(bindings().cuCtxPopCurrent())
+        if self._pushed:
+            check(bindings().cuCtxPopCurrent())
+
+
+@lru_cache(maxsize=1024)
+def stream(handle: int) -> Any:
+    """Return a stream's handle as the bindings want it: made anew in every call it costs as much as the call."""
+    return bindings().CUstream(handle)
 
 
 @lru_cache(maxsize=64)
@@ -102,6 +134,18 @@ def attribute(device: int, name: str) -> int:
     """Return a device attribute by its CUDA name, without the prefix."""
     which = getattr(bindings().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
     return int(check(bindings().cuDeviceGetAttribute(which, check(bindings().cuDeviceGet(device)))))
+
+
+@lru_cache(maxsize=64)
+def has_pools(device: int) -> bool:
+    """Whether memory can be allocated and freed in the order of a stream: some virtual GPUs and systems have no pools for it."""
+    try:
+        found = bool(attribute(device, "MEMORY_POOLS_SUPPORTED"))
+    except DeviceError:  # a driver that does not know the question
+        found = False
+    if not found:
+        warnings.warn(f"CUDA device {device} has {NO_POOLS}", RuntimeWarning, stacklevel=2)
+    return found
 
 
 def capability(device: int) -> tuple[int, int]:

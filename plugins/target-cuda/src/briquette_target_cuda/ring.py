@@ -1,4 +1,4 @@
-"""Small host-to-device copies that do not wait: page-locked slots, taken in turn."""
+"""Small copies between host and device: page-locked slots, taken in turn, so that sending does not wait."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import threading
 from functools import lru_cache
 from typing import Any, Final
 
-from numpy.typing import NDArray
-
 from . import driver
 
 _SLOT: Final = 4096
@@ -16,26 +14,33 @@ _SLOTS: Final = 256
 
 
 class Ring:
-    """Page-locked memory in slots of 4 KiB; before the first is taken again, the device has caught up."""
+    """Page-locked memory in slots of 4 KiB; before the first is taken again, the device has caught up.
 
-    def __init__(self, device: int) -> None:
-        self._device = device
+    Where the driver gives no page-locked memory, copies take the way of ordinary memory, which waits.
+    """
+
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._next = 0
         self._spare: list[int] = []
-        self._base = int(driver.check(driver.bindings().cuMemAllocHost(_SLOT * _SLOTS)))
+        status, base = driver.bindings().cuMemAllocHost(_SLOT * _SLOTS)
+        self._base = 0 if status else int(base)
 
-    def fetch(self, pointer: int, out: NDArray[Any], stream: int) -> None:
-        """Copy at most a slot of device memory into `out`, and wait for it."""
-        lib = driver.bindings()
+    def fetch(self, pointer: int, nbytes: int, stream: int) -> bytes:
+        """Return at most a slot of device memory, and wait for it."""
+        lib, order = driver.bindings(), driver.stream(stream)
         try:
             slot = self._spare.pop()  # a slot of its own: one of the ring could be taken again before it is read
         except IndexError:
-            slot = int(driver.check(lib.cuMemAllocHost(_SLOT)))
-        driver.check(lib.cuMemcpyDtoHAsync(slot, pointer, out.nbytes, stream))
-        driver.check(lib.cuStreamSynchronize(stream))
-        ctypes.memmove(out.ctypes.data, slot, out.nbytes)
+            status, made = lib.cuMemAllocHost(_SLOT)
+            if status:
+                return _fetched(lib, pointer, nbytes, order)
+            slot = int(made)
+        driver.check(lib.cuMemcpyDtoHAsync(slot, pointer, nbytes, order))
+        driver.check(lib.cuStreamSynchronize(order))
+        found = ctypes.string_at(slot, nbytes)
         self._spare.append(slot)
+        return found
 
     def _take(self, lib: Any) -> int:
         if self._next == _SLOTS:
@@ -46,16 +51,28 @@ class Ring:
 
     def send(self, pointer: int, data: bytes, stream: int) -> None:
         """Copy `data` to device memory in the order of `stream`; the device's context is current."""
-        lib = driver.bindings()
+        lib, order = driver.bindings(), driver.stream(stream)
+        if not self._base:
+            held = ctypes.create_string_buffer(data, len(data))
+            driver.check(lib.cuMemcpyHtoDAsync(pointer, ctypes.addressof(held), len(data), order))
+            driver.check(lib.cuStreamSynchronize(order))
+            return
         with self._lock:
             for at in range(0, len(data), _SLOT):
                 slot = self._take(lib)
                 part = data[at : at + _SLOT]
                 ctypes.memmove(slot, part, len(part))
-                driver.check(lib.cuMemcpyHtoDAsync(pointer + at, slot, len(part), stream))
+                driver.check(lib.cuMemcpyHtoDAsync(pointer + at, slot, len(part), order))
+
+
+def _fetched(lib: Any, pointer: int, nbytes: int, order: Any) -> bytes:
+    held = ctypes.create_string_buffer(nbytes)
+    driver.check(lib.cuMemcpyDtoHAsync(ctypes.addressof(held), pointer, nbytes, order))
+    driver.check(lib.cuStreamSynchronize(order))
+    return held.raw
 
 
 @lru_cache(maxsize=64)
 def ring_of(device: int) -> Ring:
     """Return the ring of a device, whose context is current; made once, kept for the process's life."""
-    return Ring(device)
+    return Ring()

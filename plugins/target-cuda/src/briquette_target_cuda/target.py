@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from briquette.cache import Cache
+from briquette.cache import Cache, KeyPart
 from briquette.target import DeviceMemory, KernelSource, Module, Target
 
 from . import driver
-from .arrays import DEFAULT_STREAM, DeviceArray, Memory, device_of, is_device_array, view_of
-from .compiler import compiled
+from .arrays import DEFAULT_STREAM, DeviceArray, Memory, is_device_array, view_of
+from .compiler import compiled, known_to
 from .ring import ring_of
+from .staging import SMALL, is_page_locked, staging_of
 
 
 class CudaModule(Module):
@@ -29,13 +30,13 @@ class CudaModule(Module):
         self._code: dict[tuple[int, int], bytes] = {}
         self._lock = threading.Lock()
 
-    def function(self, device: int, entry: str, shared: int) -> int:
+    def function(self, device: int, entry: str, shared: int) -> Any:
         """Return the handle of a kernel that may use `shared` bytes of dynamic shared memory; the context is current."""
         found = self._functions.get((device, entry, shared))
         if found is None:
             with self._lock:
                 found = self._functions[device, entry, shared] = self._load(device, entry, shared)
-        return int(found)
+        return found
 
     def _load(self, device: int, entry: str, shared: int) -> Any:
         lib = driver.bindings()
@@ -53,50 +54,64 @@ class CudaModule(Module):
 class Session:
     """One run's place: a device and a stream. All work is in the stream's order; `finish` waits for it."""
 
+    __slots__ = ("_lib", "_order", "device", "stream")
+
     def __init__(self, device: int, stream: int) -> None:
         self.device, self.stream = device, stream
         self._lib = driver.bindings()
+        self._order = driver.stream(stream)
 
     def memory(self, nbytes: int) -> Memory:
         return Memory(nbytes, self.device, self.stream)
 
-    def array(self, count: int, dtype: str, memory: Memory | None = None, offset: int = 0) -> DeviceArray:
+    def array(self, count: int, dtype: Any, memory: Memory | None = None, offset: int = 0) -> DeviceArray:
         """Return a 1-D array in new memory, or in `memory` from byte `offset` on."""
         held = memory if memory is not None else self.memory(count * np.dtype(dtype).itemsize)
         return DeviceArray(held.pointer + offset, dtype, (count,), self.device, self.stream, held)
 
     def zero(self, pointer: int, nbytes: int) -> None:
-        driver.check(self._lib.cuMemsetD8Async(pointer, 0, nbytes, self.stream))
+        driver.check(self._lib.cuMemsetD8Async(pointer, 0, nbytes, self._order))
 
-    def launch(self, module: Module, entry: str, grid: int, shared: int, run: NDArray[np.uint64]) -> None:
+    def launch(self, module: Module, entry: str, grid: int, shared: int, run: Sequence[int] | NDArray[np.uint64]) -> None:
         """Launch a kernel of 256 lanes a block whose one parameter is the block of 64-bit slots `run`."""
         assert isinstance(module, CudaModule)
         function = module.function(self.device, entry, shared)
-        slots = (ctypes.c_void_p * 1)(run.ctypes.data)
-        driver.check(self._lib.cuLaunchKernel(function, grid, 1, 1, 256, 1, 1, shared, self.stream, ctypes.addressof(slots), 0))
+        block = array("Q", (0, *(run.tolist() if isinstance(run, np.ndarray) else run)))
+        at = block.buffer_info()[0]
+        block[0] = at + 8  # the driver wants the address of each parameter's address
+        driver.check(self._lib.cuLaunchKernel(function, grid, 1, 1, 256, 1, 1, shared, self._order, at, 0))
 
     def read(self, pointer: int, out: NDArray[Any]) -> NDArray[Any]:
         """Copy device memory into a contiguous host array, and wait for it."""
-        if out.nbytes:
-            driver.check(self._lib.cuMemcpyDtoHAsync(out.ctypes.data, pointer, out.nbytes, self.stream))
+        host, nbytes = out.ctypes.data, out.nbytes
+        if self._stages(host, nbytes) and staging_of(self.device).download(pointer, host, nbytes, self.stream):
+            return out
+        if nbytes:
+            driver.check(self._lib.cuMemcpyDtoHAsync(host, pointer, nbytes, self._order))
         self.finish()
         return out
 
-    def fetch(self, pointer: int, out: NDArray[Any]) -> NDArray[Any]:
-        """Copy a few bytes of device memory to the host, and wait for them."""
-        ring_of(self.device).fetch(pointer, out, self.stream)
-        return out
+    @staticmethod
+    def _stages(host: int, nbytes: int) -> bool:
+        return nbytes > SMALL and not is_page_locked(host, nbytes)
+
+    def peek(self, pointer: int, nbytes: int) -> bytes:
+        """Return a few bytes of device memory, at most 4096, and wait for them."""
+        return ring_of(self.device).fetch(pointer, nbytes, self.stream)
 
     def write(self, pointer: int, data: NDArray[Any]) -> None:
-        """Copy a contiguous host array into device memory; it may be reused when this returns."""
-        if data.nbytes:
-            driver.check(self._lib.cuMemcpyHtoDAsync(pointer, data.ctypes.data, data.nbytes, self.stream))
+        """Copy a contiguous host array into device memory in the stream's order; it may be reused when this returns."""
+        host, nbytes = data.ctypes.data, data.nbytes
+        if self._stages(host, nbytes) and staging_of(self.device).upload(pointer, host, nbytes, self.stream):
+            return
+        if nbytes:
+            driver.check(self._lib.cuMemcpyHtoDAsync(pointer, host, nbytes, self._order))
             self.finish()
 
     def copy(self, pointer: int, source: int, nbytes: int) -> None:
         """Copy device memory to device memory, and wait for it: the caller's own streams know nothing of this one."""
         if nbytes:
-            driver.check(self._lib.cuMemcpyDtoDAsync(pointer, source, nbytes, self.stream))
+            driver.check(self._lib.cuMemcpyDtoDAsync(pointer, source, nbytes, self._order))
             self.finish()
 
     def send(self, pointer: int, data: bytes) -> None:
@@ -123,7 +138,7 @@ class Session:
         driver.check(self._lib.cuCtxSynchronize())
 
     def finish(self) -> None:
-        driver.check(self._lib.cuStreamSynchronize(self.stream))
+        driver.check(self._lib.cuStreamSynchronize(self._order))
 
     def multiprocessors(self) -> int:
         return driver.attribute(self.device, "MULTIPROCESSOR_COUNT")
@@ -140,9 +155,7 @@ class CudaMemory(DeviceMemory):
         return is_device_array(x)
 
     def view(self, x: Any, stream: Any = None) -> DeviceArray:
-        handle = stream_handle(stream)
-        with driver.current(device_of(x)):
-            return view_of(x, handle)
+        return view_of(x, stream_handle(stream))
 
     def empty(self, count: int, dtype: str, like: Any = None) -> DeviceArray:
         session = session_of(like)
@@ -168,6 +181,8 @@ class CudaMemory(DeviceMemory):
         with session.current():
             placed: DeviceArray = out if out is not None else session.array(array.size, array.dtype.name)
             session.write(placed.pointer, np.ascontiguousarray(array))
+            if out is not None:
+                session.finish()  # the caller's own streams know nothing of this one
         return placed
 
     def download(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -242,6 +257,17 @@ class CudaTarget(Target):
             flags = driver.bindings().CUstream_flags.CU_STREAM_NON_BLOCKING
             return Session(array.device, int(driver.check(driver.bindings().cuStreamCreate(flags))))
 
+    def identity(self) -> Mapping[str, KeyPart]:
+        """Return the kinds of GPU there are, each by name and compute capability, and NVRTC's version."""
+        if self.unavailable() is not None:
+            return {}
+        lib = driver.bindings()
+        kinds = set()
+        for i in range(driver.check(lib.cuDeviceGetCount())):
+            name = driver.check(lib.cuDeviceGetName(128, driver.check(lib.cuDeviceGet(i)))).split(b"\0")[0].decode()
+            kinds.add((name, *driver.capability(i)))
+        return {"devices": sorted(kinds), "nvrtc": known_to(self._cache)[0]}
+
     def describe(self) -> Mapping[str, str]:
         why = self.unavailable()
         if why is not None:
@@ -252,4 +278,8 @@ class CudaTarget(Target):
         for i in range(driver.check(lib.cuDeviceGetCount())):
             name = driver.check(lib.cuDeviceGetName(128, driver.check(lib.cuDeviceGet(i))))
             names.append(name.split(b"\0")[0].decode())
-        return {"devices": ", ".join(names), "driver": f"CUDA {version // 1000}.{version % 1000 // 10}"}
+        return {
+            "devices": ", ".join(names),
+            "driver": f"CUDA {version // 1000}.{version % 1000 // 10}",
+            "memory": "in stream order" if all(map(driver.has_pools, range(len(names)))) else driver.NO_POOLS,
+        }

@@ -16,7 +16,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -106,6 +106,16 @@ class Failure:
     """A compiler run that gave no library: what it printed."""
 
     output: str
+
+
+@lru_cache(maxsize=1)
+def cpu_model() -> str:
+    """Return the CPU's model in the system's words: two that take the same instructions need not be equally fast."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(("model name", "CPU part", "cpu\t", "uarch")):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def write_tree(directory: Path, text: str, headers: Mapping[str, str]) -> None:

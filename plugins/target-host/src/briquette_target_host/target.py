@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from briquette import discovery
-from briquette.cache import Cache, cache_key
+from briquette.cache import Cache, KeyPart, cache_key
 from briquette.errors import CompileError, TargetUnavailable, UsageError
 from briquette.sources import Headers, resolve_headers
 from briquette.target import KernelSource, Target
@@ -124,6 +124,13 @@ class HostTarget(Target):
             return _checked_threads(configured, "BRIQUETTE_NUM_THREADS")
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return min(usable, MAX_THREADS)
+
+    def identity(self) -> Mapping[str, KeyPart]:
+        """Return the compiler with what it resolved of the CPU, the CPU's model, and the flags."""
+        found = self._toolchain()
+        if isinstance(found, str):
+            return {"unavailable": found}
+        return {**found.key, "model": compiler.cpu_model(), "extra flags": self.extra_flags}
 
     def describe(self) -> Mapping[str, str]:
         """Return the compiler, the CPU it compiles for, the flags, and where compiled code is kept."""

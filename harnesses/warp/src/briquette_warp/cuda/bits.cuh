@@ -41,6 +41,25 @@ static constexpr Unpack unpack_table[33] = {BRIQUETTE_8(unpack32, 0), BRIQUETTE_
 }  // namespace packing
 #endif
 
+#if !BRIQUETTE_HOST
+namespace packing {
+/// Read back in steps of K values. Reads up to two words behind the span, which the harness has room for.
+template <int K, class U, int E> __device__ __forceinline__ void unpack_joined(const uint32_t *in, uint32_t width, U (&value)[E]) {
+  const uint32_t low = width >= 32 ? 0xffffffffu : (1u << width) - 1u;
+  uint32_t first = in[0], second = in[1], at = 0;
+  in += 2;
+  BRIQUETTE_UNROLL
+  for (int m = 0; m < E; m += K) {
+    uint32_t joined = __funnelshift_r(first, second, at);
+    BRIQUETTE_UNROLL
+    for (int j = 0; j < K; j++) { value[m + j] = U(joined & low); joined >>= j < K - 1 ? width : 0; }
+    at += K * width;
+    if (at >= 32) { at -= 32; first = second; second = *in++; }
+  }
+}
+}  // namespace packing
+#endif
+
 /// Pack the span's values, each below 2^width; the group writes packed_words<S>(width) words at `out`.
 template <class U, int E, class G> __device__ __forceinline__ void pack_span(const U (&value)[E], uint32_t width, G g, uint32_t *out) {
   static_assert(E * G::size % 32 == 0, "a packed span is a multiple of 32 elements");
@@ -115,17 +134,12 @@ template <class U, int E, class G> __device__ __forceinline__ void unpack_span(c
 #endif
 #if !BRIQUETTE_HOST
   if constexpr (G::size == 1 && sizeof(U) <= 4) {
-    // a window of two words and a funnel shift for each value. Reads up to two words behind the span, which the harness has
-    // room for.
-    const uint32_t low = width >= 32 ? 0xffffffffu : (1u << width) - 1u;
-    uint32_t first = in[0], second = in[1], at = 0;
-    in += 2;
-    BRIQUETTE_UNROLL
-    for (int m = 0; m < E; m++) {
-      value[m] = U(__funnelshift_r(first, second, at) & low);
-      at += width;
-      if (at >= 32) { at -= 32; first = second; second = *in++; }
-    }
+    // a window of two words, a funnel shift for as many values as it surely holds
+    const uint32_t most = g.most(width);
+    if (most <= 4) packing::unpack_joined<8>(in, width, value);
+    else if (most <= 8) packing::unpack_joined<4>(in, width, value);
+    else if (most <= 16) packing::unpack_joined<2>(in, width, value);
+    else packing::unpack_joined<1>(in, width, value);
     return;
   }
 #endif

@@ -19,6 +19,15 @@ struct OneLane {
   __device__ __forceinline__ bool any(bool x) const { return x; }
   template <class T> __device__ __forceinline__ T broadcast(T x, int) const { return x; }
   template <class T> __device__ __forceinline__ T exchange(T x, int) const { return x; }
+  /// What is at least `x`, and the same in all lanes that run together: to choose one way for all of them, where each would
+  /// be right. To be called where all lanes come by, whatever their data.
+  __device__ __forceinline__ uint32_t most(uint32_t x) const {
+#if BRIQUETTE_HOST
+    return x;
+#else
+    return __reduce_max_sync(0xffffffffu, x);
+#endif
+  }
 };
 
 #if !BRIQUETTE_HOST
