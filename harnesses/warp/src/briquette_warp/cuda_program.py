@@ -105,7 +105,8 @@ class Enqueued:
     """What one compression run has put into its stream, before anything is known of it on the host.
 
     `control` is all the memory of the run but that of its side stream: its head is the control block, `tables_at` is where block
-    offsets and chunk sizes lie in it, `tiles_at` where those of the tiles do that leave the group. `head` is what the kernels have written to the control block's head.
+    offsets and chunk sizes lie in it, `tiles_at` where those of the tiles do that leave the group. `head` is what the kernels
+    have written to the control block's head.
     """
 
     session: Any
