@@ -132,7 +132,7 @@ def test_kernels_of_chains_with_a_selector_stay_in_registers(nvrtc_python: Path,
     assert len(found) == 6 * 2 * len(ARCHITECTURES)
     for usage in found:
         wide = "float64" in usage["chain"]
-        assert usage["spill_stores"] + usage["spill_loads"] <= (128 if wide else 0), usage
+        assert usage["spill_stores"] + usage["spill_loads"] <= (256 if wide else 0), usage
         assert usage["registers"] <= (128 if wide else 64), usage
 
 
