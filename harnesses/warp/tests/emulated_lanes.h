@@ -142,6 +142,11 @@ static bool run_warp(unsigned first, char *message, size_t room) {
 template <class T> T __shfl_sync(unsigned mask, T x, int from, int width) { return T(emulated::collective(emulated::indexed, mask, uint64_t(x), from, width, sizeof(T))); }
 template <class T> T __shfl_xor_sync(unsigned mask, T x, int bits, int width) { return T(emulated::collective(emulated::exchanged, mask, uint64_t(x), bits, width, sizeof(T))); }
 template <class T> T __shfl_up_sync(unsigned mask, T x, int step, int width) { return T(emulated::collective(emulated::up, mask, uint64_t(x), step, width, sizeof(T))); }
+/// Over a whole warp, which all its lanes reach.
+static inline unsigned __reduce_max_sync(unsigned mask, unsigned x) {
+  for (int step = 16; step; step >>= 1) { const unsigned got = __shfl_xor_sync(mask, x, step, 32); x = got > x ? got : x; }
+  return x;
+}
 // Conversions and arithmetic of a stated rounding, and the bits of numbers, as policies may use them on a device.
 namespace emulated {
 template <class F> static auto rounded(int mode, F compute) { fesetround(mode); const auto result = compute(); fesetround(FE_TONEAREST); return result; }
