@@ -17,10 +17,10 @@ from .arena import ArenaLayout, Arenas, Streams, layout
 from .errors import ArchiveError, DeclarationError, UsageError
 from .graph import INPUT, INPUT_PORT, Graph, NodePort
 from .harness import Direction, GroupProgram, GroupRun, Harness, Member, Overflow, Sink
-from .pieces import Cutter, Gathered
+from .pieces import Cutter, Gathered, check_value
 from .plan import DirectionPlan, Plan, Step
 from .planner import chain_members
-from .ports import Chunked, PortType, PortValue, Scratch
+from .ports import Chunked, PortValue, Scratch
 from .record import Bound, RunRecord
 from .stage import PrimeContext, Scope
 from .target import DeviceMemory, Target
@@ -226,7 +226,7 @@ class Executable:
             return Chunked(*arrays)
         return memory.download(value)
 
-    def bring(self, value: Any, out: NDArray[Any]) -> None:
+    def bring(self, out: NDArray[Any], value: Any) -> None:
         """Copy an array into `out`, from the target's memory where it lies there."""
         if self.memory is None or isinstance(value, np.ndarray):
             out[:] = value
@@ -288,7 +288,7 @@ class Executable:
                 inputs = {p: self._input(node, p, values, local, begin, end, step) for p in stage.inputs}
                 outputs = stage.forward(inputs, self._scope(node, record, end - begin))
                 for port in stage.outputs:
-                    local[node, port] = _check_value(
+                    local[node, port] = check_value(
                         outputs[port], self.plan.types[node][port], node, port, end - begin, self.plan.chunk
                     )
             inner = {self.graph.sources[n, self.graph.nodes[n].inputs[0]] for n in step.nodes[1:]}
@@ -449,7 +449,7 @@ class Executable:
                 inputs = stage.inverse(outputs, self._scope(node, record, end - begin))
                 for port, value in inputs.items():
                     kind = self.plan.types[node][port]
-                    local[self.graph.sources[node, port]] = _check_value(value, kind, node, port, end - begin, self.plan.chunk)
+                    local[self.graph.sources[node, port]] = check_value(value, kind, node, port, end - begin, self.plan.chunk)
             inner = {self.graph.sources[n, self.graph.nodes[n].inputs[0]] for n in step.nodes[1:]}
             for key, value in local.items():
                 if key == (INPUT, INPUT_PORT) and out is not None and isinstance(value, np.ndarray):
@@ -493,15 +493,3 @@ def _all_of(checks: Iterable[Checker]) -> Checker | None:
             one(begin, end)
 
     return check
-
-
-def _check_value(value: PortValue, kind: PortType, node: str, port: str, count: int, chunk: int) -> PortValue:
-    """Hold a stage's NumPy form to what it declared."""
-    if isinstance(value, Chunked):
-        if kind.layout != "chunked" or value.sizes.size != -(-count // chunk):
-            raise DeclarationError(
-                f"{node}.{port} is {kind}: got {value.sizes.size} chunk sizes for {count} elements in chunks of {chunk}"
-            )
-    elif kind.layout != "stream" or value.dtype != kind.numpy or value.shape != (count,):
-        raise DeclarationError(f"{node}.{port} should be {kind} of shape ({count},), got {value.dtype} of shape {value.shape}")
-    return value

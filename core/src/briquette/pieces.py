@@ -69,3 +69,15 @@ class Cutter:
         first, last = begin // self.chunk, -(-end // self.chunk)
         offsets = self._offsets[port]
         return Chunked(value.sizes[first:last], value.words[offsets[first] : offsets[last]])
+
+
+def check_value(value: PortValue, kind: PortType, node: str, port: str, count: int, chunk: int) -> PortValue:
+    """Hold a stage's NumPy form to what it declared."""
+    if isinstance(value, Chunked):
+        if kind.layout != "chunked" or value.sizes.size != -(-count // chunk):
+            raise DeclarationError(
+                f"{node}.{port} is {kind}: got {value.sizes.size} chunk sizes for {count} elements in chunks of {chunk}"
+            )
+    elif kind.layout != "stream" or value.dtype != kind.numpy or value.shape != (count,):
+        raise DeclarationError(f"{node}.{port} should be {kind} of shape ({count},), got {value.dtype} of shape {value.shape}")
+    return value
