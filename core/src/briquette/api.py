@@ -273,16 +273,9 @@ def _coded(
 def add_value(writer: ArchiveWriter, run: Executable, value: Any, count: int) -> None:
     """Write a sink's value, which codes `count` elements, as the next segment; a device copies it straight there."""
     if isinstance(value, Chunked):
-        used = value.words.size
-        sink = writer.open_chunked(value.sizes.size, used)
-        if sink.words.size < used:
-            raise Overflow(f"{4 * used} bytes of words do not fit the archive")
-        run.bring(value.sizes, sink.sizes)
-        run.bring(value.words, sink.words[:used])
-        writer.close_chunked(used, count)
+        writer.add_chunked(value, count, run.bring)
     else:
-        run.bring(value, writer.open_stream(value.size, value.dtype.name))
-        writer.close_stream()
+        writer.add_stream(value, run.bring)
 
 
 def max_archive_bytes(x: Any) -> int:

@@ -17,10 +17,10 @@ from .arena import ArenaLayout, Arenas, Streams, layout
 from .errors import ArchiveError, DeclarationError, UsageError
 from .graph import INPUT, INPUT_PORT, Graph, NodePort
 from .harness import Direction, GroupProgram, GroupRun, Harness, Member, Overflow, Sink
-from .pieces import Cutter, Gathered
+from .pieces import Cutter, Gathered, check_given_back, check_value
 from .plan import DirectionPlan, Plan, Step
 from .planner import chain_members
-from .ports import Chunked, PortType, PortValue, Scratch
+from .ports import Chunked, PortValue, Scratch
 from .record import Bound, RunRecord
 from .stage import PrimeContext, Scope
 from .tails import tail_of
@@ -63,8 +63,7 @@ class Executable:
             with self._lock.current:
                 found = self._programs.get(key)
                 if found is None:
-                    members = self.members(step, direction)
-                    harness = self.harnesses[step.harness]
+                    members, harness = self.members(step, direction), self.harnesses[step.harness]
                     chosen = tuning.remembered(harness, members, direction, self.target, self.plan.chunk)
                     found = tuning.program(harness, members, direction, self.target, self.plan.chunk, chosen)
                     self._programs[key] = found
@@ -231,7 +230,7 @@ class Executable:
             return Chunked(*arrays)
         return memory.download(value)
 
-    def bring(self, value: Any, out: NDArray[Any]) -> None:
+    def bring(self, out: NDArray[Any], value: Any) -> None:
         """Copy an array into `out`, from the target's memory where it lies there."""
         if self.memory is None or isinstance(value, np.ndarray):
             out[:] = value
@@ -294,9 +293,8 @@ class Executable:
                 inputs = {p: self._input(node, p, values, local, begin, end, step) for p in self.graph.inputs(node)}
                 outputs = stage.forward(inputs, self._scope(node, record, end - begin, forward=True))
                 for port in stage.outputs:
-                    local[node, port] = _check_value(
-                        outputs[port], self.plan.types[node][port], node, port, end - begin, self.plan.chunk
-                    )
+                    kind = self.plan.types[node][port]
+                    local[node, port] = check_value(outputs[port], kind, node, port, end - begin, self.plan.chunk)
             for key, value in local.items():
                 if key not in inner:
                     made.add(key, begin, end, value)
@@ -451,18 +449,12 @@ class Executable:
             local: dict[NodePort, PortValue] = {}
             for node in reversed(step.nodes):
                 stage = self.graph.nodes[node]
-                outputs: dict[str, PortValue] = {}
-                for port in stage.outputs:
-                    outputs[port] = local[node, port] if (node, port) in local else cut((node, port), begin, end)
+                outputs = {p: local[node, p] if (node, p) in local else cut((node, p), begin, end) for p in stage.outputs}
                 inputs = stage.inverse(outputs, self._scope(node, record, end - begin))
-                for port in self.graph.inputs(node):
-                    if port in stage.optional_inputs and port not in inputs:
-                        raise DeclarationError(
-                            f"the inverse of {node!r} did not give back its input {port!r}, which is connected"
-                        )
+                check_given_back(node, stage.optional_inputs, self.graph.inputs(node), inputs)
                 for port, value in inputs.items():
                     kind = self.plan.types[node][port]
-                    local[self.graph.sources[node, port]] = _check_value(value, kind, node, port, end - begin, self.plan.chunk)
+                    local[self.graph.sources[node, port]] = check_value(value, kind, node, port, end - begin, self.plan.chunk)
             for key, value in local.items():
                 if key == (INPUT, INPUT_PORT) and out is not None and isinstance(value, np.ndarray):
                     out[begin:end] = value
@@ -506,15 +498,3 @@ def _all_of(checks: Iterable[Checker]) -> Checker | None:
             one(begin, end)
 
     return check
-
-
-def _check_value(value: PortValue, kind: PortType, node: str, port: str, count: int, chunk: int) -> PortValue:
-    """Hold a stage's NumPy form to what it declared."""
-    if isinstance(value, Chunked):
-        if kind.layout != "chunked" or value.sizes.size != -(-count // chunk):
-            raise DeclarationError(
-                f"{node}.{port} is {kind}: got {value.sizes.size} chunk sizes for {count} elements in chunks of {chunk}"
-            )
-    elif kind.layout != "stream" or value.dtype != kind.numpy or value.shape != (count,):
-        raise DeclarationError(f"{node}.{port} should be {kind} of shape ({count},), got {value.dtype} of shape {value.shape}")
-    return value

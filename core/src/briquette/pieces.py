@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,3 +69,22 @@ class Cutter:
         first, last = begin // self.chunk, -(-end // self.chunk)
         offsets = self._offsets[port]
         return Chunked(value.sizes[first:last], value.words[offsets[first] : offsets[last]])
+
+
+def check_value(value: PortValue, kind: PortType, node: str, port: str, count: int, chunk: int) -> PortValue:
+    """Hold a stage's NumPy form to what it declared."""
+    if isinstance(value, Chunked):
+        if kind.layout != "chunked" or value.sizes.size != -(-count // chunk):
+            raise DeclarationError(
+                f"{node}.{port} is {kind}: got {value.sizes.size} chunk sizes for {count} elements in chunks of {chunk}"
+            )
+    elif kind.layout != "stream" or value.dtype != kind.numpy or value.shape != (count,):
+        raise DeclarationError(f"{node}.{port} should be {kind} of shape ({count},), got {value.dtype} of shape {value.shape}")
+    return value
+
+
+def check_given_back(node: str, optional: Iterable[str], connected: Iterable[str], found: Mapping[str, PortValue]) -> None:
+    """Hold a stage's NumPy inverse to give back every optional input that is connected."""
+    for port in optional:
+        if port in connected and port not in found:
+            raise DeclarationError(f"the inverse of {node!r} did not give back its input {port!r}, which is connected")

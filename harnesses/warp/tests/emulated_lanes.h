@@ -35,7 +35,7 @@ struct Launch { Kernel kernel; const uint8_t *in; uint8_t *out; uint32_t *words;
 namespace emulated {
 
 enum State { ready, waiting, done };
-enum Kind { indexed, exchanged, up, most };
+enum Kind { indexed, exchanged, up };
 struct Collective { Kind kind; unsigned mask; int argument, width, bytes; uint64_t value; };
 struct Lane { ucontext_t context; jmp_buf place; bool begun; State state; Collective at; uint64_t result; };
 
@@ -82,13 +82,11 @@ static bool release(char *message, size_t room) {
     for (int other = 0; other < 32; other++)
       if (at.mask >> other & 1) together = together && lanes[other].state == waiting && same(at, lanes[other].at);
     if (!together) continue;
-    uint64_t largest = 0;
-    for (int other = 0; other < 32; other++) if (at.mask >> other & 1 && lanes[other].at.value > largest) largest = lanes[other].at.value;
     for (int other = 0; other < 32; other++) {
       if (!(at.mask >> other & 1)) continue;
       const int from = source(other, lanes[other].at);
       if (!(at.mask >> from & 1)) { snprintf(message, room, "lane %d reads lane %d, which is not in its mask %08x", other, from, at.mask); return false; }
-      lanes[other].result = at.kind == most ? largest : lanes[from].at.value;
+      lanes[other].result = lanes[from].at.value;
     }
     for (int other = 0; other < 32; other++) if (at.mask >> other & 1) lanes[other].state = ready;
     any = true;
@@ -144,7 +142,11 @@ static bool run_warp(unsigned first, char *message, size_t room) {
 template <class T> T __shfl_sync(unsigned mask, T x, int from, int width) { return T(emulated::collective(emulated::indexed, mask, uint64_t(x), from, width, sizeof(T))); }
 template <class T> T __shfl_xor_sync(unsigned mask, T x, int bits, int width) { return T(emulated::collective(emulated::exchanged, mask, uint64_t(x), bits, width, sizeof(T))); }
 template <class T> T __shfl_up_sync(unsigned mask, T x, int step, int width) { return T(emulated::collective(emulated::up, mask, uint64_t(x), step, width, sizeof(T))); }
-static inline unsigned __reduce_max_sync(unsigned mask, unsigned x) { return unsigned(emulated::collective(emulated::most, mask, x, 0, 32, 4)); }
+/// Over a whole warp, which all its lanes reach.
+static inline unsigned __reduce_max_sync(unsigned mask, unsigned x) {
+  for (int step = 16; step; step >>= 1) { const unsigned got = __shfl_xor_sync(mask, x, step, 32); x = got > x ? got : x; }
+  return x;
+}
 #include "emulated_numbers.h"
 #endif
 

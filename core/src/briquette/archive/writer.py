@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +32,9 @@ from .layout import (
     stream_table_bytes,
     writable_bytes,
 )
+
+#: copies an array, of a device perhaps, into an array of NumPy that comes first
+Copy = Callable[[NDArray[Any], Any], object]
 
 _EMPTY: Final = Descriptor(0, 0, 0, 0, 0)
 
@@ -223,19 +227,19 @@ class ArchiveWriter:
         table.view(np.uint64)[:] = _stream_table(stream.view(np.uint8), BLOCK * chunk * stream.itemsize, self._map)
         self._add(segment, table)
 
-    def add_chunked(self, value: Chunked, count: int) -> None:
+    def add_chunked(self, value: Chunked, count: int, copy: Copy = np.copyto) -> None:
         """Write a whole chunked segment by copying `value`, which codes `count` elements."""
-        words = len(value.words)
-        sink = self.open_chunked(len(value.sizes), words)
+        words = value.words.size
+        sink = self.open_chunked(value.sizes.size, words)
         if len(sink.words) < words:
             raise Overflow(f"{4 * words} bytes of segment {len(self._segments)} do not fit {self._limit}")
-        sink.sizes[:] = value.sizes
-        sink.words[:] = value.words
+        copy(sink.sizes, value.sizes)
+        copy(sink.words, value.words)
         self.close_chunked(words, count)
 
-    def add_stream(self, values: NDArray[Any]) -> None:
+    def add_stream(self, values: Any, copy: Copy = np.copyto) -> None:
         """Write a whole stream segment by copying the 1-D array `values`."""
-        self.open_stream(len(values), values.dtype.name)[:] = values
+        copy(self.open_stream(values.size, values.dtype.name), values)
         self.close_stream()
 
     def finish(self) -> memoryview:
