@@ -37,7 +37,7 @@ IMPORTED_AS = {"cuda-core": "cuda", "pillow": "PIL"}
 OFFERED = {"briquette-target-cuda"}
 
 MAX_LINES = 500
-MAX_CORE_LINES = 5_800  # of code: comments, docstrings and blank lines are not counted; see docs/notes/core-size.md
+MAX_CORE_LINES = 5_900  # of code: comments, docstrings and blank lines are not counted; see docs/notes/core-size.md
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
