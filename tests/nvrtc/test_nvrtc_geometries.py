@@ -30,7 +30,7 @@ def test_every_geometry_compiles_within_its_registers(repo_root: Path, arch: str
         pytest.skip("no .venv-nvrtc with NVRTC in it: run make test-nvrtc once")
     script = repo_root / "tests" / "nvrtc" / "compile_geometries.py"
     done = subprocess.run(
-        [python, script, arch, *CHAINS], cwd=repo_root, capture_output=True, text=True, check=False, timeout=900
+        [python, script, arch, *" ".join(CHAINS).split()], cwd=repo_root, capture_output=True, text=True, check=False, timeout=900
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
