@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._load import describe
-from .archive.layout import writable_bytes
+from .archive.layout import is_masked, writable_bytes
 from .errors import OutOfMemory, UnsupportedInput, UsageError
 from .ports import STREAM_DTYPES
 from .target import DeviceMemory
@@ -94,7 +94,7 @@ def _little() -> bool:
 
 def _as_numpy(x: Any) -> NDArray[Any]:
     array = x if isinstance(x, (np.ndarray, np.generic)) else _handed_over(x)
-    if isinstance(array, np.ma.MaskedArray):
+    if is_masked(array):
         raise UnsupportedInput("masked arrays are not supported: fill the mask first, x.filled(value)")
     return np.asarray(array)
 
@@ -155,7 +155,7 @@ def as_output(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str 
     """
     if not isinstance(out, np.ndarray):
         raise UsageError(f"out= must be a NumPy array, not {type(out).__name__}")
-    if isinstance(out, np.ma.MaskedArray):
+    if is_masked(out):
         raise UsageError("out= must not be a masked array, which would hide part of the data; give its data, out.data")
     if out.dtype != dtype or out.shape != shape:
         raise UsageError(f"out= is {out.dtype} of shape {out.shape}, the {what} {dtype} of shape {shape}")

@@ -55,8 +55,7 @@ class Driver:
         self.lock = threading.RLock()
         self.local = threading.local()
         self.CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
-        self.CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_MEMORY_TYPE=2)
-        self.CUmemorytype = SimpleNamespace(CU_MEMORYTYPE_HOST=1)
+        self.CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_HOST_POINTER=4)
         self.CUmemPool_attribute = SimpleNamespace(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD=4)
         self.CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
         names = ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MULTIPROCESSOR_COUNT", "MEMORY_POOLS_SUPPORTED")
@@ -161,8 +160,8 @@ class Driver:
         with self.lock:
             return any(at <= pointer and pointer + nbytes <= at + len(held) for at, held in self.pinned.items())
 
-    def cuPointerGetAttribute(self, which: int, pointer: int) -> Any:  # noqa: N802
-        return (*OK, 1) if self.is_pinned(pointer) else (Status.CUDA_ERROR_INVALID_VALUE, 0)
+    def cuPointerGetAttributes(self, count: int, which: list[int], pointer: int) -> Any:  # noqa: N802
+        return (*OK, [pointer if self.is_pinned(pointer) else 0])
 
     def cuMemcpyHtoDAsync(self, pointer: int, host: int, nbytes: int, stream: int) -> Any:  # noqa: N802
         self.check(pointer, nbytes)

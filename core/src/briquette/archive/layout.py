@@ -75,6 +75,12 @@ def stream_table_bytes(count: int, chunk: int) -> int:
     return 8 * blocks_of(count, chunk)
 
 
+def is_masked(x: Any) -> bool:
+    """Whether `x` is a masked array, of a module that is loaded only where there are any."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(x, masked.MaskedArray)
+
+
 def as_bytes(buffer: Any) -> Bytes:
     """Return any contiguous buffer as a flat array of bytes that shares its memory.
 
@@ -83,7 +89,7 @@ def as_bytes(buffer: Any) -> Bytes:
     UsageError
         For an object without a buffer, one whose memory is not contiguous or holds references, and masked arrays.
     """
-    if isinstance(buffer, np.ma.MaskedArray):
+    if is_masked(buffer):
         raise UsageError("a masked array cannot hold an archive; give its data, x.data")
     if isinstance(buffer, np.ndarray) and not buffer.flags.c_contiguous:
         raise UsageError(f"an array of strides {buffer.strides} cannot hold an archive; it must be contiguous")

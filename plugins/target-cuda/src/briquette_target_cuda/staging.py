@@ -191,9 +191,9 @@ def staging_of(device: int) -> Staging:
 def is_page_locked(host: int, nbytes: int) -> bool:
     """Whether the device reaches this host memory itself, as it does what a framework has pinned; the context is current."""
     lib = driver.bindings()
-    which = lib.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+    which = [lib.CUpointer_attribute.CU_POINTER_ATTRIBUTE_HOST_POINTER]
     for at in (host, host + nbytes - 1):
-        status, kind = lib.cuPointerGetAttribute(which, at)
-        if status or int(kind) != int(lib.CUmemorytype.CU_MEMORYTYPE_HOST):
+        status, known = lib.cuPointerGetAttributes(1, which, at)  # 0, and no error, for memory that CUDA does not know
+        if int(status) or not known or not int(known[0]):
             return False
     return True
