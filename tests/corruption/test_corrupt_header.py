@@ -103,7 +103,7 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Fields], None], str]] = {
     "no such port": (edges(*CHAIN[:2], ("lorenzo-1d.codes", "plain-rate.in")), "no output 'codes'"),
     "not connected": (edges(*CHAIN[:2]), "without a source"),
     "side port to coder": (edges(*CHAIN[:2], ("linear-quantizer.outliers", "plain-rate.in")), "makes|not chunked"),
-    "no edges": (lambda f: f.update(e=[]), "without a source"),
+    "no edges": (lambda f: f.update(e=[]), "lists no edges"),
     # shape and chunk
     "shape doubled": (lambda f: f.update(s=[2, COUNT]), "the header claims 16458 elements"),
     "shape longer": (lambda f: f.update(s=[COUNT + 1]), "the header claims 8230 elements"),

@@ -310,6 +310,8 @@ def _stages(value: cbor.Value) -> tuple[StageEntry, ...]:
 
 
 def _edges(value: cbor.Value) -> tuple[Edge, ...]:
+    if value == []:
+        raise ArchiveError("the header lists no edges; a chain has no list of them")
     edges = []
     for item in value if isinstance(value, list) else [value]:
         match item:
