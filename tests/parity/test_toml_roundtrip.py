@@ -12,23 +12,38 @@ import briquette as bq
 from briquette import discovery
 
 QUANTIZER, LORENZO, CODER = ("linear-quantizer", {}), ("lorenzo-1d", {}), ("plain-rate", {})
+FILL = ("forward-fill", {})
 
 
 class Case(NamedTuple):
-    """A stage's parameters, none at its default, and the stages before and behind it."""
+    """A stage's parameters, none at its default, the stages before and behind it, and the bound's mode."""
 
     parameters: dict[str, Any]
     before: tuple[tuple[str, dict[str, Any]], ...] = ()
     behind: tuple[tuple[str, dict[str, Any]], ...] = ()
+    mode: str = "abs"
 
 
 CASES = {
     "linear-quantizer": Case({"code_type": "int16"}, behind=(LORENZO, CODER)),
+    "log-quantizer": Case({}, behind=(LORENZO, CODER), mode="pwrel"),
+    "masked-quantizer": Case({"code_type": "int64", "fill_values": "1e+20 -9999.0"}, behind=(FILL, LORENZO, CODER)),
+    "masked-log-quantizer": Case({"fill_values": "1e+20"}, behind=(FILL, LORENZO, CODER), mode="pwrel"),
+    "forward-fill": Case({"region": 32}, before=(("masked-quantizer", {}),), behind=(LORENZO, CODER)),
     "lorenzo-1d": Case({"region": 96}, before=(QUANTIZER,), behind=(CODER,)),
     "adaptive-lorenzo": Case({"tile": 96}, before=(QUANTIZER,), behind=(CODER,)),
     "zigzag": Case({}, before=(QUANTIZER, LORENZO), behind=(CODER,)),
     "plain-rate": Case({"segment": 64}, before=(QUANTIZER, LORENZO)),
     "adaptive-bitplane": Case({"segment": 128}, before=(QUANTIZER, LORENZO)),
+    "zero-elimination": Case({"chunk_bytes": 4096, "word": 2, "levels": "adaptive"}, before=(QUANTIZER,)),
+    "repetition-elimination": Case({"chunk_bytes": 8192, "word": 4, "levels": 3}, before=(QUANTIZER,)),
+    "adaptive-zero-elimination": Case({"chunk_bytes": 8192, "word": 2, "levels": 0}, before=(QUANTIZER,)),
+    "adaptive-repetition-elimination": Case({"chunk_bytes": 4096, "word": 8, "levels": "adaptive"}, before=(QUANTIZER,)),
+    "clog": Case({"chunk_bytes": 4096, "word": 8}, before=(QUANTIZER,)),
+    "hclog": Case({"chunk_bytes": 8192, "word": 2}, before=(QUANTIZER,)),
+    "tuple-order": Case(
+        {"chunk_bytes": 8192, "word": 8, "size": 3}, before=(QUANTIZER,), behind=(("zero-elimination", {"chunk_bytes": 8192}),)
+    ),
 }
 
 
@@ -40,7 +55,7 @@ def own_stages() -> set[str]:
 
 def build(name: str, node: str = "") -> bq.Pipeline:
     case, registry = CASES[name], discovery.registry()
-    pipe = bq.Pipeline(f'a "{name}"', "line one\nline two", bq.Bound(0.1 + 0.2, "abs"))
+    pipe = bq.Pipeline(f'a "{name}"', "line one\nline two", bq.Bound(0.1 + 0.2, case.mode))
     for stage, parameters in (*case.before, (name, case.parameters), *case.behind):
         pipe.add(registry.stage_class(stage).from_parameters(parameters), node if stage == name else "")
     return pipe

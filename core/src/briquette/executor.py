@@ -111,7 +111,7 @@ class Executable:
             written = step.kind != "numpy" or (self.memory is None and len(step.nodes) > 1)
             if written and b.type.layout == "stream" and (b.again or b.port not in theirs):
                 buffers.append(b)
-        return layout(buffers, [count * b.type.numpy.itemsize for b in buffers])
+        return layout(buffers, [count * b.type.itemsize for b in buffers])
 
     def preallocate(self, count: int, like: Any = None) -> int:
         """Make an arena for runs of up to `count` elements in both directions, where `like` lies; return its bytes."""
@@ -198,7 +198,8 @@ class Executable:
             port = self.graph.sources[node, stage.inputs[0]]
             source = self._on_host(port, values) if port in values else None
             array = source if isinstance(source, np.ndarray) else None
-            state = dict(stage.prime_fused_forward_state(PrimeContext(array, self.plan.types[node], bound, count)))
+            context = PrimeContext(array, self.plan.types[node], bound, count, missing=stage.missing_values())
+            state = dict(stage.prime_fused_forward_state(context))
             if state:
                 record.state[node] = state
 
@@ -490,11 +491,9 @@ class Executable:
 
 def _all_of(checks: Iterable[Checker]) -> Checker | None:
     checks = tuple(checks)
-    if not checks:
-        return None
 
     def check(begin: int, end: int) -> None:
         for one in checks:
             one(begin, end)
 
-    return check
+    return check if checks else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,11 @@ from .executor import Executable
 from .fpenv import in_ieee
 from .graph import NodePort
 from .harness import Overflow
-from .pipeline import Pipeline, as_pipeline
+from .pipeline import Pipeline
 from .ports import Chunked
 from .record import Bound, RunRecord
 from .region import select
-from .selection import placed
+from .request import asked
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +122,7 @@ def compress_on_device(
     fusion: str | None = None,
     allocation: str | None = None,
     stream: Any = None,
+    fill_value: float | Sequence[float] | None = None,
 ) -> DeviceArchive:
     """Compress an array that lies in a device's memory and leave the archive there.
 
@@ -128,7 +130,7 @@ def compress_on_device(
     ----------
     x : device array
         CuPy, PyTorch, JAX, anything with DLPack or ``__cuda_array_interface__``; C-contiguous.
-    eb, mode, pipeline, fusion, allocation
+    eb, mode, pipeline, fusion, allocation, fill_value
         As for `compress`.
     stream : optional
         The stream to work in (of any framework, or a handle); default: the legacy default stream.
@@ -138,9 +140,7 @@ def compress_on_device(
     UsageError
         Where `x` lies in host memory.
     """
-    pipe = as_pipeline(pipeline)
-    bound = Bound(eb, mode) if eb is not None else pipe.bound
-    source, target = placed(x, None, stream)
+    pipe, bound, source, target = asked(pipeline, eb, mode, x, None, stream, fill_value)
     if isinstance(source.flat, np.ndarray):
         raise UsageError(f"a {type(x).__name__} lies in host memory; use compress")
     run = pipe.executable(source.dtype, target, fusion, allocation=allocation)
@@ -189,8 +189,7 @@ def capture(pipeline: Pipeline, x: Any, eb: float | None = None, mode: str = "ab
     UsageError
         Where `x` lies in host memory, or a bound is missing.
     """
-    bound = Bound(eb, mode) if eb is not None else pipeline.bound
-    source, target = placed(x, None, stream)
+    pipeline, bound, source, target = asked(pipeline, eb, mode, x, None, stream)
     if isinstance(source.flat, np.ndarray):
         raise UsageError(f"a {type(x).__name__} lies in host memory; only device arrays are captured")
     run = pipeline.executable(source.dtype, target, "auto")

@@ -25,7 +25,7 @@ from .arrays import Source
 from .errors import Unreachable, UsageError
 from .executor import Executable
 from .pipeline import Pipeline
-from .ports import Chunked
+from .ports import CARRIED_AS, Chunked
 from .record import Bound, RunRecord
 from .selection import REFERENCE, choose_target
 
@@ -105,13 +105,13 @@ class Search:
     whole_runs: int
 
 
-def goal_of(target_ratio: object, target_psnr: object, eb: object, pipe: Pipeline) -> Goal:
+def goal_of(target_ratio: object, target_psnr: object, eb: object) -> Goal:
     """Return the goal that the caller named, one of the two.
 
     Raises
     ------
     UsageError
-        Where both are given, or one beside a bound; where it is no positive finite number; where the pipeline takes no bound.
+        Where both are given, or one beside a bound; where it is no positive finite number.
     """
     if eb is not None or (target_ratio is not None and target_psnr is not None):
         raise UsageError("give one of eb=, target_ratio= and target_psnr=: each of them settles the bound")
@@ -123,9 +123,15 @@ def goal_of(target_ratio: object, target_psnr: object, eb: object, pipe: Pipelin
     if not (math.isfinite(value) and value > 0.0):
         example = "10" if name == "target_ratio" else "60 (dB)"
         raise UsageError(f"{name}={shown(given)} must be a finite number greater than zero, such as {example}")
-    if not any(stage.needs_bound for stage in pipe.graph.nodes.values()):
-        raise UsageError(f"{name}= needs a pipeline that takes an error bound; this one is lossless: leave it out")
     return Goal("ratio" if name == "target_ratio" else "psnr", value)
+
+
+def check_takes(goal: Goal, pipe: Pipeline, dtype: str) -> None:
+    """Raise `UsageError` where no bound has an effect: the pipeline takes none, or data of the type come back as they are."""
+    if dtype in CARRIED_AS:
+        raise UsageError(f"target_{goal.kind}= means nothing for {dtype}, which comes back as it is: leave it out")
+    if not any(stage.needs_bound or stage.takes_bound for stage in pipe.graph.nodes.values()):
+        raise UsageError(f"target_{goal.kind}= needs a pipeline that takes an error bound; this one is lossless: leave it out")
 
 
 def find(
@@ -183,7 +189,7 @@ class _Trials:
 
     @cached_property
     def extent(self) -> bounds.Extent:
-        return bounds.extent(self.host)
+        return bounds.extent(self.host, self._pipe.missing_values)
 
     @property
     def span(self) -> float:
@@ -226,7 +232,7 @@ class _Trials:
             return self.host.nbytes / min(whole, raw)
         back = np.empty_like(sample)
         run.inverse(values, record, sample.size, self._threads, back)
-        return bounds.compare(sample, back, eb, self.extent).psnr
+        return bounds.compare(sample, back, eb, self.extent, missing=self._pipe.missing_values).psnr
 
     def measured(self, archive: memoryview) -> float:
         """Return the ratio or PSNR of an archive of the whole."""
@@ -235,7 +241,7 @@ class _Trials:
         target = self._run.target.name if self._run.target is not None else REFERENCE
         back = decompress(archive, target=target, threads=self._threads, flat=slice(None))
         native = back if back.dtype.isnative else back.astype(back.dtype.newbyteorder("="))
-        return bounds.compare(self.host, native, 0.0, self.extent).psnr
+        return bounds.compare(self.host, native, 0.0, self.extent, missing=self._pipe.missing_values).psnr
 
     def seek(self, height: float, start: float) -> tuple[float, ...]:
         """Return the positions around `height` on the sample, the better one first."""

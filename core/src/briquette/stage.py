@@ -34,6 +34,8 @@ class PrimeContext:
         Elements in the stream.
     surveyed : Extent, optional
         What a target found out about the input in its own memory.
+    missing : tuple of float
+        What the stage's `missing_values` are: values that do not count.
     """
 
     source: NDArray[Any] | None
@@ -41,6 +43,7 @@ class PrimeContext:
     bound: Bound | None
     count: int
     surveyed: Extent | None = None
+    missing: tuple[float, ...] = ()
 
     def extent(self) -> Extent:
         """Return smallest, largest and first finite value of the stage's input.
@@ -50,13 +53,13 @@ class PrimeContext:
         PipelineError
             Where the input is made inside a fused group, so that nothing has seen it yet.
         """
-        return self.surveyed if self.surveyed is not None else extent(self._seen())
+        return self.surveyed if self.surveyed is not None else extent(self._seen(), self.missing)
 
     def first_finite(self) -> float | None:
         """Return the first finite value of the stage's input, None where there is none; raises as `extent` does."""
         if self.surveyed is not None:
             return self.surveyed.first if self.surveyed.any else None
-        return first_finite(self._seen())
+        return first_finite(self._seen(), self.missing)
 
     def absolute_bound(self) -> float:
         """Return the error bound as an absolute one, ``rel * range`` rounded down; 0.0 for a constant field.
@@ -64,10 +67,12 @@ class PrimeContext:
         Raises
         ------
         UsageError
-            Where the run has no bound.
+            Where the run has no bound, or a point-wise relative one.
         """
         if self.bound is None:
             raise UsageError("the pipeline needs an error bound: pass eb= and mode=")
+        if self.bound.mode == "pwrel":
+            raise UsageError("a point-wise relative bound is no absolute one; a stage that serves it takes bound.eb")
         return self.bound.eb if self.bound.mode == "abs" else range_bound(self.bound.eb, self.extent())[1]
 
     def _seen(self) -> NDArray[Any]:
@@ -174,6 +179,10 @@ class Stage:
         what `inverse` gives back.
     needs_bound : bool
         Whether the pipeline must be given an error bound.
+    bound_modes : tuple of str
+        The modes of the bound that a stage with `needs_bound` or `takes_bound` serves.
+    takes_bound : bool
+        Whether it makes use of an error bound that it can do without.
     """
 
     name: ClassVar[str] = ""
@@ -183,8 +192,17 @@ class Stage:
     outputs: ClassVar[tuple[str, ...]] = ("out",)
     optional_inputs: ClassVar[tuple[str, ...]] = ()
     needs_bound: ClassVar[bool] = False
+    bound_modes: ClassVar[tuple[str, ...]] = ("abs", "rel")
+    takes_bound: ClassVar[bool] = False
 
     # -- types ---------------------------------------------------------------------------------------------
+
+    def stand_in(self, dtype: str) -> Stage:
+        """Return the stage that takes this one's place where it would read a pipeline's input of `dtype`; by default itself.
+
+        So a pipeline serves types that need another stage, a quantizer of integers, say. Archives name the stage that ran.
+        """
+        return self
 
     def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
         """Return the type of each output; raise `PipelineError` for inputs the stage cannot take."""
@@ -193,6 +211,17 @@ class Stage:
     def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
         """Return the most 32-bit words a chunk of `chunk` elements can take on the chunked output `port`."""
         raise DeclarationError(f"stage {self.name!r} has a chunked output {port!r} but no max_chunk_words")
+
+    def missing_values(self) -> tuple[float, ...]:
+        """Return the values that stand for missing ones in the stage's input, beside NaN and infinities.
+
+        They are compared bit for bit in the data's type, must come back so, and do not count in extents.
+        """
+        return ()
+
+    def with_missing_values(self, values: tuple[float, ...]) -> Stage | None:
+        """Return the stage that takes these for missing as well; None: it knows no missing values."""
+        return None
 
     # -- the NumPy reference -------------------------------------------------------------------------------
 

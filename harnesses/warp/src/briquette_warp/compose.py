@@ -9,6 +9,7 @@ from briquette.ports import TileInfo
 from briquette.target import KernelSource
 
 from .chain import C_NAMES, Composition, slice_span
+from .element import device_pass, in_element_form, policy_type
 
 ENTRY = {"forward": "briquette_forward", "inverse": "briquette_inverse"}
 
@@ -47,6 +48,8 @@ def cuda_source(parts: Composition, direction: Direction, blocks: int) -> Kernel
             "}",
         ]
     headers = ["forward", "extent", "outliers"] if direction == "forward" else ["inverse"]
+    if any(map(in_element_form, parts.members)):
+        headers.append("element")
     return _unit(parts, direction, headers, "device::lane_{0}<Op{1}>(c, ", tail, tuple(f"briquette_{n}" for n in names))
 
 
@@ -80,7 +83,7 @@ def _ops(parts: Composition) -> Iterator[str]:
         types = f"{C_NAMES[member.main_in.dtype]}, {C_NAMES[member.main_out.dtype]}"
         if member is parts.selector and parts.tiles is not None:
             yield from _declared_sides(member, parts.tiles)
-        yield f"typedef briquette::Op<{member.op.qualified}, {params}, {slice_span(member)}, {types}> Op{i};"
+        yield f"typedef briquette::Op<{policy_type(member)}, {params}, {slice_span(member)}, {types}> Op{i};"
 
 
 def _declared_sides(member: Member, tiles: TileInfo) -> Iterator[str]:
@@ -107,6 +110,7 @@ def _chain(parts: Composition, call: str) -> Iterator[str]:
         yield f"  typedef {f'Op{index}' if index is not None else 'void'} {what.title()};"
     yield f"  static constexpr bool has_side = {'true' if parts.side else 'false'};"
     yield f"  static constexpr bool resolves = {'true' if parts.resolves else 'false'};"
+    yield f"  static constexpr bool skips = {'true' if parts.missing else 'false'};"
     yield f"  static constexpr bool has_selector = {'true' if parts.selector else 'false'};"
     if parts.selector:
         yield from _selector(parts, middle)
@@ -143,6 +147,10 @@ def _pass(direction: Direction, parts: Composition, ops: list[tuple[int, Member]
     yield "  template <bool Whole, int E>"
     yield f"  {qualifier} void {direction}(First (&c)[E], uint32_t count, const uint8_t *params) {{"
     yield "    (void)params;"
+    if any(map(in_element_form, parts.members)):
+        yield from device_pass(direction, parts, ops)
+        yield "  }"
+        return
     yield "    if (!Whole) briquette::zero_from(c, count);"
     for index, _ in ops:
         yield f"    briquette::{call.format(direction, index)}params + {parts.offsets[index]});"

@@ -18,13 +18,15 @@ from briquette.bounds import Extent
 from briquette.errors import ArchiveError
 from briquette.graph import NodePort
 from briquette.harness import Direction, GroupProgram, GroupRun, Overflow
-from briquette.ports import Chunked, PortValue
+from briquette.ports import Chunked, PortValue, itemsize
 from briquette.record import Bound
 from briquette.stage import PrimeContext
 from briquette.target import KernelSource
 
-from .chain import Composition
+from . import reference
+from .chain import MISSING, Composition
 from .compose import cuda_source
+from .element import in_element_form
 
 LANES: Final = 256
 #: elements of the chunk one block codes
@@ -47,16 +49,18 @@ def tile_bytes(itemsize: int) -> int:
 
 def shared_bytes(parts: Composition) -> int:
     """Return the dynamic shared memory of a block."""
-    sizes = {np.dtype(d).itemsize for d in (parts.source, parts.first, parts.result)}
+    sizes = {itemsize(d) for d in (parts.source, parts.first, parts.result)}
     return max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words + 8)  # coders may read two words on
 
 
 def resident_blocks(parts: Composition, direction: Direction) -> int:
     """Return how many blocks are to be resident on a multiprocessor, unless measuring has found better."""
+    if any(map(in_element_form, parts.members)):
+        return 2  # a lane turns 32 codes from one layout to the other: with more blocks they spill
     tiles = parts.selector is not None  # a selector holds codes and two orders of differences: 64 registers, else 48
     if shared_bytes(parts) > 40_000:
         return 2 if tiles and direction == "forward" else 3
-    return 4 if tiles else 5
+    return 4 if tiles or itemsize(parts.source) < 4 else 5  # packing several elements into a word takes registers too
 
 
 def refuse_geometry(parts: Composition) -> str | None:
@@ -143,7 +147,7 @@ class CudaProgram(GroupProgram):
         self._nodes = tuple(m.node for m in parts.members)
         self._target = target
         self._shared = shared_bytes(parts)
-        self._aside_shared = CHUNK * np.dtype(parts.source).itemsize
+        self._aside_shared = CHUNK * itemsize(parts.source)
         self._module = target.compile(source or cuda_source(parts, direction, resident_blocks(parts, direction)))
 
     @property
@@ -234,7 +238,7 @@ class CudaProgram(GroupProgram):
     def prepare_side(self, work: Enqueued, count: int) -> Side:
         """Take the memory of a side stream that keeps `count` values aside."""
         session, chunks = work.session, work.run.chunks
-        item = np.dtype(self._parts.source).itemsize
+        item = itemsize(self._parts.source)
         # a list of positions, or a bitmap where that is smaller, and every value: never more than this
         room = min(chunks * (3 + CHUNK // 32 + CHUNK * item // 4), 4 * chunks + count * (2 + item // 4))
         tables = session.memory(8 * _blocks(chunks) + 4 * chunks)
@@ -258,6 +262,8 @@ class CudaProgram(GroupProgram):
             self._state_later(work)
         else:
             self._state(work)
+        if any(any(session.peek(work.at(0) + _PARAMS_AT + at, 4)) for at in parts.reports):
+            return self._by_reference(work)
         found: dict[NodePort, Any] = {}
         tail = parts.members[-1]
         if parts.coder:
@@ -279,6 +285,25 @@ class CudaProgram(GroupProgram):
         """Return the value of the tiles' own port."""
         return _placed(work.session, work.run.chunks, work.control, work.tiles_at, work.tile_words, used)
 
+    def _by_reference(self, work: Enqueued) -> dict[NodePort, PortValue]:
+        """Do a run over that held codes which a policy of the group cannot carry, by the members' NumPy forms."""
+        run, session = work.run, work.session
+        source = session.read(work.source.pointer, np.empty(work.source.size, work.source.dtype))
+        found: dict[NodePort, Any] = reference.forward(self._parts, source, run)
+        for (node, name), value in found.items():
+            if not isinstance(value, Chunked):
+                session.write(run.out.pointer, np.ascontiguousarray(value))
+                found[node, name] = run.out
+            elif run.open_sink is None:
+                found[node, name] = Placed(*self._place(session, value, 0, run.chunks, f"{node}.{name}"))
+            elif node == self._parts.members[-1].node:
+                sink = run.open_sink()
+                if value.words.size > sink.words.size:
+                    raise Overflow
+                sink.sizes[:], sink.words[: value.words.size] = value.sizes, value.words
+                found[node, name] = Chunked(sink.sizes, sink.words[: value.words.size])
+        return found
+
     def _resolve(self, work: Enqueued, params: int) -> None:
         """Bring the parameters to the device: resolved there, or here from what a survey of the data found."""
         parts, run, session, source = self._parts, work.run, work.session, work.source
@@ -290,6 +315,7 @@ class CudaProgram(GroupProgram):
         eb = struct.unpack("<Q", struct.pack("<d", run.bound.eb if run.bound is not None else 0.0))[0]
         surveys_all = relative or not parts.resolves
         slots = [source.pointer, run.count, work.at(FOUND), work.at(DONE), work.at(EXTENT), params, eb, int(surveys_all)]
+        slots += [*parts.missing, *parts.missing[:1] * MISSING, *[0] * MISSING][:MISSING]
         grid = min(8 * session.multiprocessors(), max(1, run.count // (LANES * 16))) if surveys_all else 1
         session.launch(self._module, "briquette_survey", grid, 0, slots)
         if not parts.resolves:
@@ -307,11 +333,11 @@ class CudaProgram(GroupProgram):
         head, run, parts = work.head or bytes(8 * _HEAD), work.run, self._parts
 
         def fill(state: dict[str, dict[str, Any]]) -> None:
-            lo, hi, first, some = struct.unpack_from("<4d", head, 8 * EXTENT)
+            lo, hi, first, some = struct.unpack_from(f"<3{parts.stated}d", head, 8 * EXTENT)
             found = Extent(lo, hi, first, bool(some))
             for member in parts.members:
                 surveyed = found if member is parts.head else None
-                context = PrimeContext(None, member.types, run.bound, run.count, surveyed)
+                context = PrimeContext(None, member.types, run.bound, run.count, surveyed, member.stage.missing_values())
                 primed = {} if member.node in state else dict(member.stage.prime_fused_forward_state(context))
                 if primed:
                     state[member.node] = primed

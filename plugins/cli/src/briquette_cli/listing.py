@@ -90,7 +90,7 @@ def _stage(registry: discovery.Registry, name: str) -> dict[str, Any]:
         spec = cls().fusion_spec()
     except Exception:  # a parameter without a default, or the pack's own code
         return {**facts, "role": "depends on parameters"}
-    return {**facts, "role": spec.access.name.lower().replace("_", "-"), "span": spec.span}
+    return {**facts, "role": spec.access.name.lower().replace("_", "-"), "span": spec.span, "unit": spec.unit}
 
 
 def _parameters(cls: type[Stage]) -> dict[str, Any]:

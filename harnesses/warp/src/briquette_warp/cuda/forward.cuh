@@ -104,7 +104,7 @@ template <class C> __device__ __forceinline__ void write_tiles(const TileChoices
 template <class C, class Run> __device__ __forceinline__ void forward(const Run &f) {
   typedef typename C::Source X;
   typedef typename C::First T;
-  extern __shared__ Vector memory[];
+  BRIQUETTE_DYNAMIC_SHARED(Vector, memory);
   X *tile = reinterpret_cast<X *>(memory);
   __shared__ uint32_t sums[lanes / 32];
   __shared__ unsigned long long drawn, placed;
@@ -221,7 +221,8 @@ template <class C, class Run> __device__ __forceinline__ void forward(const Run 
           at += TileShape<C>::words(tiles.mode[tile]);
         }
       }
-      if (size[k] || S::spread) tail_pack<Tail>(slice<S::each>(const_cast<const L(&)[per_lane]>(codes), k), meta[k], g, out + at, params);
+      if constexpr (S::together) pack_together<Tail>(slice<S::each>(const_cast<const L(&)[per_lane]>(codes), k), meta[k], size[k], out + at, params);
+      else if (size[k] || S::spread) tail_pack<Tail>(slice<S::each>(const_cast<const L(&)[per_lane]>(codes), k), meta[k], g, out + at, params);
       at += size[k];
     }
     if (t < 32) {

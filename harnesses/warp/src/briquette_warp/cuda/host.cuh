@@ -59,10 +59,6 @@ struct Arithmetic {
   ~Arithmetic() { fesetenv(&before); }
 };
 
-template <class X> struct Bits { typedef unsigned_of<X> type; };
-template <> struct Bits<float> { typedef uint32_t type; };
-template <> struct Bits<double> { typedef uint64_t type; };
-
 /// Note the marked values of one lane's array.
 template <class X, int E> __attribute__((noinline)) static void note_kept(const uint8_t (&kept)[E], const X (&x)[E], uint32_t base, uint32_t count, uint16_t *at, typename Bits<X>::type *value, uint32_t &held) {
   for (uint32_t m = 0; m < count; m++) {

@@ -133,7 +133,7 @@ template <class C, bool Whole> __device__ __forceinline__ void restore_lanes(typ
 template <class C, class Run> __device__ __forceinline__ void inverse(const Run &f) {
   typedef typename C::Source X;
   typedef typename C::First T;
-  extern __shared__ Vector memory[];
+  BRIQUETTE_DYNAMIC_SHARED(Vector, memory);
   __shared__ uint32_t sums[lanes / 32];
   const int t = int(threadIdx.x);
   const uint64_t id = f.begin + blockIdx.x, first = id * chunk;
