@@ -11,7 +11,7 @@ from briquette.declare import FusionAccess
 from briquette.harness import Direction, Member
 from briquette.ports import FLOAT_DTYPES
 from briquette_warp.chain import C_NAMES as WARP_NAMES
-from briquette_warp.chain import Composition, is_coder, is_head
+from briquette_warp.chain import MISSING, Composition, is_coder, is_head
 
 #: bytes of a chunk
 SIZES: Final = (4096, 8192, 16384)
@@ -90,6 +90,8 @@ def _refuse_head(member: Member, position: int) -> str | None:
         return "a quantizer head stands first in a group"
     if member.spec.access is not FusionAccess.ELEMENTWISE:
         return f"a quantizer head is ELEMENTWISE, not {member.spec.access.name}"
+    if len(member.stage.missing_values()) > MISSING:
+        return f"it takes {len(member.stage.missing_values())} values for missing; this harness skips at most {MISSING}"
     if member.op.params is None:
         return "a quantizer head declares its parameters (at least its step)"
     for what, kind in (("reads", member.main_in), ("makes", member.main_out)):

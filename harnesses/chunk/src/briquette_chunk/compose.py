@@ -137,6 +137,7 @@ def _chain(parts: ChunkComposition) -> Iterator[str]:
     yield f"  static constexpr int scratch = {f'Tail::Policy::scratch_bytes({parts.nbytes}) + 16' if parts.coder else '16'};"
     yield f"  static constexpr bool has_side = {'true' if parts.side else 'false'};"
     yield f"  static constexpr bool resolves = {'true' if parts.resolves else 'false'};"
+    yield f"  static constexpr bool skips = {'true' if parts.missing else 'false'};"
     yield f"  typedef {each[0]} Front;"
     yield f"  typedef briquette::chunks::Passes<{', '.join(passes)}> Interior;"
     yield "};"

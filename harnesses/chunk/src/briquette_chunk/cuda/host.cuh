@@ -9,8 +9,6 @@
 namespace briquette {
 namespace chunks {
 
-using host::Bits;
-
 /// A thread's memory for one chunk.
 template <class C> struct Room {
   alignas(64) uint8_t a[C::bytes + 64], b[C::bytes + 64];
