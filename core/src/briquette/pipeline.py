@@ -59,6 +59,7 @@ class Pipeline:
         self._graph: Graph | None = None
         self._executables: OrderedDict[tuple[str, str, str, int, str], Executable] = OrderedDict()
         self._recent: tuple[discovery.Registry, tuple[Any, ...], Executable] | None = None
+        self._recent_variant: tuple[discovery.Registry, tuple[str, str], Pipeline | None] | None = None
         self._lock = ForkLock()
 
     # -- building ------------------------------------------------------------------------------------------
@@ -160,6 +161,9 @@ class Pipeline:
         """
         bound = None if dtype in CARRIED_AS else bound
         mode, kind = mode_of(bound), carried(dtype)
+        registry, recent = discovery.registry(), self._recent_variant
+        if recent is not None and not missing and recent[0] is registry and recent[1] == (mode, dtype):
+            return self if recent[2] is None else recent[2]
         picked = chosen(self._alternatives, mode, kind)
         key = tuple((node, self._alternatives[node].index(a)) for node, a in picked.items()), kind, repr(missing)
         with self._lock.current:
@@ -176,6 +180,8 @@ class Pipeline:
         pipe = self if found is None else found
         if bound is not None and not pipe._serves(mode):
             check_served(pipe._nodes.items(), mode, dtype, _presets_that(lambda p: p._suited_for(mode, kind)._serves(mode, kind)))
+        if not missing:
+            self._recent_variant = registry, (mode, dtype), found
         return pipe
 
     def _suited_for(self, mode: str, kind: str) -> Pipeline:
