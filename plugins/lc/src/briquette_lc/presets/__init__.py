@@ -6,6 +6,7 @@ from importlib.resources import files
 
 _HERE = files(__name__)
 
+CHUNKED = _HERE / "chunked.toml"
 LOSSLESS = _HERE / "lossless.toml"
 LEADING_BITS = _HERE / "leading-bits.toml"
 PACKED_CHUNKS = _HERE / "packed-chunks.toml"
