@@ -141,7 +141,7 @@ class InPlaceQuantizer(_InPlace):
     A value within the bound of 0 always has a code. The bit patterns of such values from +0 up therefore never stand for
     themselves, and are the codes instead, the middle one being 0. In PFPL (Fallin et al., IPDPS 2025) outliers stand in the
     stream in the same way, with the patterns of subnormal values for codes; the patterns of all values below the bound leave
-    room for many more.
+    room for many more. For range-relative bounds the step is closer to twice the bound than that of `linear-quantizer`.
     """
 
     name: ClassVar[str] = "in-place-quantizer"
@@ -168,7 +168,7 @@ class InPlaceQuantizer(_InPlace):
         mapping
             ``eb`` (absolute bound), ``quant_step``, ``inverse_step``, and ``range`` for range-relative bounds.
         """
-        return primed(ctx, self.name)[0]
+        return primed(ctx, self.name, close=True)[0]
 
     def _parts(self, state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> tuple[tuple[Any, ...], _Places]:
         resolved = _resolved({**state, "fill_code": 0}, types)

@@ -154,8 +154,8 @@ class LinearQuantizer(Stage):
         return params_of(*_resolved(state, types))
 
 
-def primed(ctx: PrimeContext, name: str) -> tuple[dict[str, Scalar], float | None]:
-    """Resolve the bound and the step of the linear quantizer `name`.
+def primed(ctx: PrimeContext, name: str, close: bool = False) -> tuple[dict[str, Scalar], float | None]:
+    """Resolve the bound and the step of the linear quantizer `name`; `close` as for `step_for`.
 
     Returns
     -------
@@ -171,7 +171,7 @@ def primed(ctx: PrimeContext, name: str) -> tuple[dict[str, Scalar], float | Non
         over = ctx.extent()
         state["range"], eb = bounds.range_bound(ctx.bound.eb, over)
         first: float | None = over.first
-        step, inverse = step_for(eb, over.magnitude, dtype)
+        step, inverse = step_for(eb, over.magnitude, dtype, close)
     else:
         eb, first = ctx.bound.eb, ctx.first_finite()
         step, inverse = step_for(eb, None, dtype)

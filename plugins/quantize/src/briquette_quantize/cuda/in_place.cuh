@@ -100,7 +100,7 @@ struct InPlaceQuantizer : InPlace<LinearQuantizer, true> {
   /// What the stage's priming computes, on the device.
   template <class X, class C, class P> __device__ static void resolve(double low, double high, double first, bool any, bool relative, double eb, P &p) {
     typedef briquette::unsigned_of<C> U;
-    LinearQuantizer::resolve<X, C>(low, high, first, any, relative, eb, p);
+    LinearQuantizer::resolve_step<X, C, true>(low, high, first, any, relative, eb, p);
     X near;
     if constexpr (sizeof(X) == 8) near = p.bound;
     else if constexpr (sizeof(X) == 4) near = p.bound32;
