@@ -25,6 +25,8 @@ from .log import _Rule as _LogRule
 
 _HEADER: Final = "briquette_quantize/cuda/in_place.cuh"
 _PLACES: Final = (("half", "uint64"), ("count", "uint64"), ("offset", "uint64"), ("near", "uint64"))
+#: steps from here on are infinite as float32
+_MOST: Final = float.fromhex("0x1.ffffffp+127")
 _HARNESSES: Final = ("chunk-cooperative", "warp-register")
 #: bits of infinity, without the sign, by dtype
 _INFINITE: Final = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF << 52}
@@ -173,8 +175,10 @@ class InPlaceQuantizer(_InPlace):
     def _parts(self, state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> tuple[tuple[Any, ...], _Places]:
         resolved = _resolved({**state, "fill_code": 0}, types)
         dtype = resolved[4]
-        top = _bits_toward_zero(resolved[0], dtype)
-        places = _Places.between(8 * dtype.itemsize, 0, top, top + 1)
+        bits, top = 8 * dtype.itemsize, _bits_toward_zero(resolved[0], dtype)
+        if dtype.itemsize < 8 and resolved[1] >= _MOST:  # 0 times such a step is no number in float32
+            return (*resolved, 0), _Places(bits, 0, 0)
+        places = _Places.between(bits, 0, top, top + 1)
         return (*resolved, places.half), places
 
     def _arithmetic(self, state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> tuple[Any, _Places]:

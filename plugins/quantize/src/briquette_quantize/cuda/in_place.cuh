@@ -112,6 +112,7 @@ struct InPlaceQuantizer : InPlace<LinearQuantizer, true> {
     p.offset = top / 2;
     p.half = top / 2;
     p.count = p.half * 2 + 1;
+    if (sizeof(X) <= 4 && !(p.step32 <= LinearQuantizer::largest)) p.near = p.offset = p.half = p.count = 0;  // 0 times the step is no number
     p.limit32 = __ll2float_rz((long long)(p.half));
     p.limit = sizeof(X) <= 4 ? double(p.limit32) : __ll2double_rz((long long)(p.half));
     p.fill = 0;
