@@ -107,6 +107,7 @@ struct InPlaceQuantizer : InPlace<LinearQuantizer, true> {
     else near = X::nearest(p.bound32);
     U top;
     memcpy(&top, &near, sizeof top);
+    top = U(top & U(U(~U(0)) >> 1));  // the bound of a constant field may be -0
     if constexpr (briquette::is_narrow<X>) top = U(top - (float(near) > p.bound32 ? 1 : 0));
     p.near = (unsigned long long)(top) + 1;
     p.offset = top / 2;
