@@ -12,14 +12,15 @@ namespace briquette_quantize {
 template <class Q, bool Bounded> struct InPlace {
   template <class X, class C, class P> __device__ __forceinline__ static bool quantize(X x, C &code, const P &p) {
     static_assert(sizeof(X) == sizeof(C), "codes are as wide as values");
-    const bool within = Q::quantize(x, code, p);
-    if (!(within && (Bounded || is_code(code, p)))) code = own_bits<C>(x, p);
+    const C own = own_bits<C>(x, p);
+    C made;
+    const bool within = Q::quantize(x, made, p);
+    code = within & (Bounded || is_code(made, p)) ? made : own;
     return true;
   }
   template <class X, class C, class P> __device__ __forceinline__ static X dequantize(C code, X, const P &p) {
-    const bool coded = is_code(code, p);
-    const X value = Q::dequantize(coded ? code : C(0), X(0), p);
-    return coded ? value : value_of<X>(code, p);
+    if (is_code(code, p)) return Q::dequantize(code, X(0), p);
+    return value_of<X>(code, p);
   }
 
 #if BRIQUETTE_HOST
