@@ -29,6 +29,11 @@ EXPECTED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("linear-quantizer", "int32"): (tuple(f"{f} int32" for f in ("float16", "bfloat16", "float32", "float64")), ("1x32", "1x4")),
     ("adaptive-lorenzo", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
     ("log-quantizer", ""): (("float32 int32", "float64 int64"), ("1x32", "1x4")),
+    ("in-place-quantizer", ""): (
+        ("float16 int16", "bfloat16 int16", "float32 int32", "float64 int64"),
+        ("1x32", "1x4"),
+    ),
+    ("in-place-log-quantizer", ""): (("float32 int32", "float64 int64"), ("1x32", "1x4")),
     ("masked-quantizer", "auto"): (LINEAR, ("1x32", "1x4")),
     ("masked-quantizer", "auto1e+20"): (LINEAR, ("1x32", "1x4")),
     ("masked-log-quantizer", ""): (("float32 int32", "float64 int64"), ("1x32", "1x4")),
