@@ -63,11 +63,18 @@ class Executable:
             with self._lock.current:
                 found = self._programs.get(key)
                 if found is None:
-                    members, harness = self.members(step, direction), self.harnesses[step.harness]
-                    chosen = tuning.remembered(harness, members, direction, self.target, self.plan.chunk)
-                    found = tuning.program(harness, members, direction, self.target, self.plan.chunk, chosen)
-                    self._programs[key] = found
+                    found = self._programs[key] = self._composed(step, direction, self.target)
         return found
+
+    def _composed(self, step: Step, direction: Direction, target: Target) -> GroupProgram:
+        if not step.harness:
+            node = step.nodes[0]
+            kernel = self.graph.nodes[node].staged_kernel(direction, target.dialect)
+            assert kernel is not None
+            return kernel(node, self.plan.types[node], target, self.plan.chunk)
+        members, harness = self.members(step, direction), self.harnesses[step.harness]
+        chosen = tuning.remembered(harness, members, direction, target, self.plan.chunk)
+        return tuning.program(harness, members, direction, target, self.plan.chunk, chosen)
 
     def members(self, step: Step, direction: Direction) -> Sequence[Member]:
         """Return the chain of a step that runs in a harness."""
@@ -198,7 +205,8 @@ class Executable:
             port = self.graph.sources[node, stage.inputs[0]]
             source = self._on_host(port, values) if port in values else None
             array = source if isinstance(source, np.ndarray) else None
-            context = PrimeContext(array, self.plan.types[node], bound, count, missing=stage.missing_values())
+            missing, chunk = stage.missing_values(), self.plan.chunk
+            context = PrimeContext(array, self.plan.types[node], bound, count, missing=missing, chunk=chunk)
             state = dict(stage.prime_fused_forward_state(context))
             if state:
                 record.state[node] = state

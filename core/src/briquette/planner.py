@@ -239,7 +239,8 @@ class _Planner:
     def _alone(self, node: str) -> Step:
         if self._refusal([node]) is None:
             return Step((node,), "kernel", self._harness([node]))
-        return Step((node,), "numpy")
+        own = self.target is not None and self.graph.nodes[node].staged_kernel(self.direction, self.target.dialect) is not None
+        return Step((node,), "kernel" if own else "numpy")
 
     def _why_apart(self, path: Sequence[str], start: int, cut: int, groups: Mapping[int, int]) -> str:
         if self.fusion == "off":

@@ -169,6 +169,8 @@ def tune(run: Executable, flat: Any, bound: Bound | None, threads: int, again: b
 def _tuned(
     run: Executable, step: Step, direction: Direction, flat: Any, bound: Bound | None, threads: int, again: bool
 ) -> Choice | None:
+    if not step.harness:  # a stage's own program has one form
+        return None
     harness, members, target, chunk = run.harnesses[step.harness], run.members(step, direction), run.target, run.plan.chunk
     assert target is not None
     candidates = harness.geometries(members, direction, target, chunk)
