@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from briquette.errors import ArchiveError
 
-from ._symbols import EXTRA, SYMBOLS, Index, follows
+from ._symbols import EXTRA, SYMBOLS, follows
 
 #: bits of a code, at most
 LIMIT: Final = 16
@@ -43,42 +43,49 @@ class Codebook:
     def codes(self) -> NDArray[np.uint32]:
         """The code of each symbol times 32, plus its length; shape (contexts, SYMBOLS)."""
         codes = np.zeros(self.lengths.shape, np.uint32)
-        for context, lengths in enumerate(self.lengths):
-            used = _canonical(lengths)
-            bits = lengths[used].astype(np.int64)
-            starts = np.cumsum(1 << (LIMIT - bits)) - (1 << (LIMIT - bits))
-            codes[context, used] = (starts >> (LIMIT - bits)) << 5 | bits
+        for context in range(self.contexts):
+            starts, meanings = self.ranges(context)
+            bits = meanings & 31
+            codes[context, meanings >> 14] = starts >> (LIMIT - bits) << 5 | bits
         return codes
 
-    @cached_property
-    def entries(self) -> NDArray[np.uint32]:
-        """What the next 16 bits mean, shape (contexts, 65536).
+    def ranges(self, context: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return what the next 16 bits mean: the least that begin with each code, ascending, and what the codes stand for.
 
-        Bits 0 to 4 are the code's length (0: no code), 5 to 10 the number of bits behind it, 11 to 13 the context after it, 14
+        Bits 0 to 4 of the latter are the code's length, 5 to 10 the number of bits behind it, 11 to 13 the context after it, 14
         to 26 the symbol.
         """
-        after = follows(self.contexts)
-        entries = np.zeros((self.contexts, 1 << LIMIT), np.uint32)
-        for context, lengths in enumerate(self.lengths):
-            used = _canonical(lengths)
-            bits = lengths[used].astype(np.int64)
-            meaning = bits | EXTRA[used] << 5 | after[used] << 11 | used << 14
-            filled = np.repeat(meaning, 1 << (LIMIT - bits))
-            entries[context, : filled.size] = filled
-        return entries
+        lengths = self.lengths[context]
+        used = np.flatnonzero(lengths)
+        used = used[np.argsort(lengths[used], kind="stable")]
+        bits = lengths[used].astype(np.int64)
+        spans = 1 << (LIMIT - bits)
+        meanings = bits | EXTRA[used] << 5 | follows(self.contexts)[used] << 11 | used << 14
+        return (np.cumsum(spans) - spans).astype(np.uint32), meanings.astype(np.uint32)
 
     @cached_property
     def tables(self) -> NDArray[np.uint32]:
-        """`entries` in two steps: 2048 for each context by the first 11 bits, then groups of 32 by the last 5.
+        """What codes stand for, in two steps: 2048 entries a context by the first 11 bits, then groups of 32 by the next 5.
 
-        Where codes are longer than 11 bits, the entry of the first step has bit 31 set, and its lower bits say where in the
-        array its group begins.
+        0 is no code. Where codes are longer than 11 bits, the entry of the first step has bit 31 set, and its lower bits say
+        where in the array its group begins.
         """
-        groups = self.entries.reshape(-1, 1 << (LIMIT - PRIMARY))
-        first = groups[:, 0].copy()
-        long = np.flatnonzero((groups != first[:, None]).any(axis=1))
-        first[long] = np.uint32(1 << 31) | (first.size + groups.shape[1] * np.arange(long.size)).astype(np.uint32)
-        return np.concatenate([first, groups[long].reshape(-1)])
+        group = 1 << (LIMIT - PRIMARY)
+        size = self.contexts << PRIMARY
+        first = np.empty((self.contexts, 1 << PRIMARY), np.uint32)
+        second: list[NDArray[np.uint32]] = []
+        for context in range(self.contexts):
+            _, meanings = self.ranges(context)
+            entries = np.zeros(1 << LIMIT, np.uint32)
+            filled = np.repeat(meanings, 1 << (LIMIT - (meanings & 31)))
+            entries[: filled.size] = filled
+            groups = entries.reshape(-1, group)
+            first[context] = groups[:, 0]
+            long = np.flatnonzero((groups != groups[:, :1]).any(axis=1))
+            first[context, long] = 1 << 31 | (size + group * np.arange(long.size))
+            size += group * long.size
+            second.append(groups[long].reshape(-1))
+        return np.concatenate([first.reshape(-1), *second])
 
     @staticmethod
     def of(counts: NDArray[np.integer]) -> Codebook:
@@ -160,13 +167,6 @@ def _parse(text: str, size: int) -> list[int]:
 def _gamma(number: int) -> str:
     binary = f"{number:b}"
     return "0" * (len(binary) - 1) + binary
-
-
-def _canonical(lengths: Lengths) -> Index:
-    """Return the symbols that occur in the order of their codes."""
-    used = np.flatnonzero(lengths)
-    order: Index = used[np.argsort(lengths[used], kind="stable")]
-    return order
 
 
 def _shortest(counts: NDArray[np.integer]) -> Lengths:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,9 +19,12 @@ from briquette.ports import Chunked, PortType, PortValue, Words
 from briquette.stage import PrimeContext, Scope, Stage
 
 from ._chunks import chunks_of, coded_types, damaged, most_words, recalled, stored
-from ._codebook import Codebook, unpack
+from ._codebook import LIMIT, Codebook, unpack
 from ._kernels import HUFFMAN, Program
 from ._symbols import BASE, EXTRA, IS_RUN, MAX_CONTEXTS, SYMBOLS, Tokens, fold, follows, tokens, unfold
+
+#: the least 16 bits that begin with each code, and what it stands for
+Ranges = tuple[list[int], list[int]]
 
 #: elements that the NumPy form turns to tokens at a time
 _BATCH: Final = 1 << 18
@@ -111,7 +115,7 @@ class Huffman(Stage):
         """Decode the chunked ``out`` into ``in``; raise `ArchiveError` if it is no payload of this coder."""
         dtype = scope.types["in"].numpy
         out = np.zeros(scope.count, dtype)
-        book: tuple[list[list[int]], Codebook] | None = None
+        book: list[Ranges] = []
         for begin, end, words in chunks_of(outputs["out"], scope, self.name):
             raw = most_words(scope.types, end - begin)
             if words.size > raw:
@@ -119,10 +123,9 @@ class Huffman(Stage):
             if words.size == raw:
                 out[begin:end] = recalled(words, end - begin, dtype, self.name)
             elif words.size:
-                if book is None:
-                    found = self.codebook(scope.state)
-                    book = ((found.entries & 0x3FFF).tolist(), found)
-                out[begin:end] = unfold(_decode(words, end - begin, *book), dtype)
+                if not book:
+                    book = _ranges(self.codebook(scope.state))
+                out[begin:end] = unfold(_decode(words, end - begin, book), dtype)
         return {"in": out}
 
     # -- declarations --------------------------------------------------------------------------------------
@@ -181,16 +184,18 @@ def _put(words: Words, at: NDArray[np.int64], lengths: NDArray[np.int64], values
         words[where[groups][inside]] |= merged[inside]
 
 
-def _decode(words: Words, count: int, steps: list[list[int]], book: Codebook) -> NDArray[np.uint64]:
+def _ranges(book: Codebook) -> list[Ranges]:
+    """Return the ranges of each context, with one that is no code behind the last."""
+    found = ([part.tolist() for part in book.ranges(context)] for context in range(book.contexts))
+    return [([*starts, sum(1 << (LIMIT - (m & 31)) for m in meanings)], [*meanings, 0]) for starts, meanings in found]
+
+
+def _decode(words: Words, count: int, book: list[Ranges]) -> NDArray[np.uint64]:
     """Return the numbers of a chunk that is neither zeros nor stored as it is."""
-    padded = np.concatenate([words, np.zeros(5, np.uint32)]).astype(np.uint64)  # codes may run over the end, to be found out
-    at = np.arange(32 * (words.size + 2))
-    windows = (padded[at // 32] << np.uint64(32) | padded[at // 32 + 1]) >> (48 - at % 32).astype(np.uint64) & 0xFFFF
-    where, contexts = _walk(windows.tolist(), 32 * words.size, count, steps)
-    entries = book.entries[contexts, windows[where]]
-    symbols, bits = entries >> 14, (entries & 31).astype(np.int64)
-    extra = EXTRA[symbols]
-    runs = IS_RUN[symbols]
+    where, meanings = _walk([*words.tolist(), 0], count, book)
+    symbols, bits = meanings >> 14, meanings & 31
+    extra, runs = EXTRA[symbols], IS_RUN[symbols]
+    padded = np.append(words, np.zeros(4, np.uint32)).astype(np.uint64)  # the last may run over the end, to be found out
     values = BASE[symbols] + _get(padded, where + bits, extra)
     spans = np.where(runs, values, 1).astype(np.int64)
     reached = np.cumsum(spans)
@@ -204,22 +209,25 @@ def _decode(words: Words, count: int, steps: list[list[int]], book: Codebook) ->
     return np.repeat(values[: last + 1], spans[: last + 1])
 
 
-def _walk(windows: list[int], end: int, count: int, steps: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where tokens begin, and their contexts, from the first bit to `end` or for `count` tokens."""
+def _walk(words: list[int], count: int, book: list[Ranges]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where codes begin and what they stand for, from the first bit to the last or for `count` of them."""
     where: list[int] = []
-    contexts: list[int] = []
-    at, context = 0, len(steps) - 1
+    found: list[int] = []
+    at, context, end = 0, len(book) - 1, 32 * (len(words) - 1)
     while at < end and len(where) < count:
-        step = steps[context][windows[at]]
-        if not step:
+        word = at >> 5
+        bits = (words[word] << 32 | words[word + 1]) >> 48 - (at & 31) & 0xFFFF
+        starts, meanings = book[context]
+        meaning = meanings[bisect_right(starts, bits) - 1]
+        if not meaning:
             break
         where.append(at)
-        contexts.append(context)
-        at += (step & 31) + (step >> 5 & 63)
-        context = step >> 11
+        found.append(meaning)
+        at += (meaning & 31) + (meaning >> 5 & 63)
+        context = meaning >> 11 & 7
     if not where:
         raise damaged(Huffman.name)
-    return np.array(where), np.array(contexts)
+    return np.array(where), np.array(found)
 
 
 def _get(words: NDArray[np.uint64], at: NDArray[np.int64], bits: NDArray[np.int64]) -> NDArray[np.uint64]:
