@@ -63,18 +63,8 @@ class Executable:
             with self._lock.current:
                 found = self._programs.get(key)
                 if found is None:
-                    found = self._programs[key] = self._composed(step, direction, self.target)
+                    found = self._programs[key] = tuning.composed(self, step, direction, self.target)
         return found
-
-    def _composed(self, step: Step, direction: Direction, target: Target) -> GroupProgram:
-        if not step.harness:
-            node = step.nodes[0]
-            kernel = self.graph.nodes[node].staged_kernel(direction, target.dialect)
-            assert kernel is not None
-            return kernel(node, self.plan.types[node], target, self.plan.chunk)
-        members, harness = self.members(step, direction), self.harnesses[step.harness]
-        chosen = tuning.remembered(harness, members, direction, target, self.plan.chunk)
-        return tuning.program(harness, members, direction, target, self.plan.chunk, chosen)
 
     def members(self, step: Step, direction: Direction) -> Sequence[Member]:
         """Return the chain of a step that runs in a harness."""
