@@ -234,7 +234,7 @@ class Program(GroupProgram):
             known = session.read(sizes.pointer, np.empty(chunks, np.uint32))
             ends = np.cumsum(known, dtype=np.uint64)
             used = int(ends[-1])
-            payload, offsets = session.array(used, "uint32"), self._sent(session, ends - known)
+            payload, offsets = session.array(max(used, 1), "uint32")[:used], self._sent(session, ends - known)
             slots[[OUT, OFFSETS]] = payload.pointer, offsets.pointer
             session.launch(self._module, "briquette_gather", chunks, 0, slots)
             session.finish()  # what it reads is freed here
@@ -270,7 +270,7 @@ class Program(GroupProgram):
 
     @staticmethod
     def _sent(session: Any, array: NDArray[Any]) -> Any:
-        placed = session.array(array.size, array.dtype.name)
+        placed = session.array(max(array.size, 1), array.dtype.name)[: array.size]
         session.write(placed.pointer, np.ascontiguousarray(array))
         return placed
 

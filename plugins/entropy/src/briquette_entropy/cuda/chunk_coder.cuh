@@ -99,7 +99,11 @@ template <class Coder, class T> __device__ inline bool decode_chunk(const Run &r
 #if BRIQUETTE_HOST
 template <class Coder, class T> static int32_t survey(uint64_t *slots) {
   Run &r = *reinterpret_cast<Run *>(slots);
-  for (uint64_t c = r.begin; c < r.end; c++) Coder::template survey<T>(input<T>(r, c), elements(r, c), r.counts, uint32_t(r.contexts));
+  uint64_t *const counts = r.counts;
+  for (uint64_t c = r.begin; c < r.end; c++)
+    Coder::template survey<T>(input<T>(r, c), elements(r, c), uint32_t(r.contexts), [=](uint32_t context, uint32_t symbol) {
+      ++counts[uint64_t(context) * Coder::symbols + symbol];
+    });
   return 0;
 }
 template <class Coder, class T> static int32_t encode(uint64_t *slots) {
@@ -122,9 +126,24 @@ __device__ __forceinline__ bool mine(const Run &r, uint64_t &chunk) {
   chunk = blockIdx.x * chunks_a_block + threadIdx.x / lanes_a_chunk;
   return threadIdx.x % lanes_a_chunk == 0 && chunk < r.end;
 }
+__device__ __forceinline__ void add(uint64_t *at, uint64_t value) {
+  atomicAdd(reinterpret_cast<unsigned long long *>(at), static_cast<unsigned long long>(value));
+}
 template <class Coder, class T> __device__ inline void survey(const Run &r) {
+  constexpr uint32_t most_contexts = 8, places = most_contexts * Coder::hot_symbols;
+  __shared__ uint32_t hot[places];
+  for (uint32_t i = threadIdx.x; i < places; i += blockDim.x) hot[i] = 0;
+  __syncthreads();
   uint64_t c;
-  if (mine(r, c)) Coder::template survey<T>(input<T>(r, c), elements(r, c), r.counts, uint32_t(r.contexts));
+  if (mine(r, c))
+    Coder::template survey<T>(input<T>(r, c), elements(r, c), uint32_t(r.contexts), [&](uint32_t context, uint32_t symbol) {
+      const uint32_t place = Coder::hot(symbol);
+      if (place < Coder::hot_symbols) atomicAdd(hot + context * Coder::hot_symbols + place, 1u);
+      else add(r.counts + uint64_t(context) * Coder::symbols + symbol, 1);
+    });
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < uint32_t(r.contexts) * Coder::hot_symbols; i += blockDim.x)
+    if (hot[i]) add(r.counts + uint64_t(i / Coder::hot_symbols) * Coder::symbols + Coder::symbol_of(i % Coder::hot_symbols), hot[i]);
 }
 template <class Coder, class T> __device__ inline void encode(const Run &r) {
   uint64_t c;
@@ -142,14 +161,5 @@ __device__ inline void gather(const Run &r) {
   for (uint32_t i = threadIdx.x; i < r.sizes[c]; i += blockDim.x) to[i] = from[i];
 }
 #endif
-
-/// Add one to a count, which on a GPU other lanes may count too.
-__device__ __forceinline__ void count_one(uint64_t *at) {
-#if BRIQUETTE_HOST
-  ++*at;
-#else
-  atomicAdd(reinterpret_cast<unsigned long long *>(at), 1ull);
-#endif
-}
 
 }  // namespace briquette_entropy

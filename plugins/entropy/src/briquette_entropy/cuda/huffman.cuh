@@ -54,9 +54,20 @@ struct Huffman {
     return true;
   }
 
-  template <class T> __device__ inline static void survey(const T *in, uint32_t count, uint64_t *counts, uint32_t contexts) {
+  /// What is counted most often has a place near the lanes of a GPU's block: small numbers and short runs.
+  static constexpr uint32_t hot_symbols = 128;
+  __device__ __forceinline__ static uint32_t hot(uint32_t symbol) {
+    if (symbol < hot_symbols - exact_runs) return symbol;
+    return symbol - runs < exact_runs ? symbol - runs + hot_symbols - exact_runs : hot_symbols;
+  }
+  __device__ __forceinline__ static uint32_t symbol_of(uint32_t place) {
+    return place < hot_symbols - exact_runs ? place : place - (hot_symbols - exact_runs) + runs;
+  }
+
+  /// Hand the context and symbol of every token to `counter`.
+  template <class T, class F> __device__ inline static void survey(const T *in, uint32_t count, uint32_t contexts, F counter) {
     each_token(in, count, contexts, [&](const Token &token, uint32_t context) {
-      count_one(counts + uint64_t(context) * symbols + token.symbol);
+      counter(context, token.symbol);
       return true;
     });
   }
