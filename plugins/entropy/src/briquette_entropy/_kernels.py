@@ -66,7 +66,7 @@ class Kernel:
 
 def _kernel(name: str) -> str:
     return (
-        f'extern "C" __global__ void __launch_bounds__(256) briquette_{name}(const __grid_constant__ briquette_entropy::Run run)'
+        f'extern "C" __global__ void __launch_bounds__(256, 4) briquette_{name}(const __grid_constant__ briquette_entropy::Run run)'
     )
 
 

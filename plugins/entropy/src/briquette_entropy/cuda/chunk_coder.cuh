@@ -45,7 +45,7 @@ template <class T> __device__ __forceinline__ uint32_t stored_words(uint32_t cou
 }
 
 /// A chunk as it is, zero bytes behind.
-template <class T> __device__ inline void store(const T *in, uint32_t count, uint32_t *out) {
+template <class T> __device__ __forceinline__ void store(const T *in, uint32_t count, uint32_t *out) {
   const uint32_t words = stored_words<T>(count), bytes = uint32_t(count * sizeof(T));
   const uint8_t *from = reinterpret_cast<const uint8_t *>(in);
   for (uint32_t w = 0; w < words; w++) {
@@ -54,7 +54,7 @@ template <class T> __device__ inline void store(const T *in, uint32_t count, uin
     out[w] = word;
   }
 }
-template <class T> __device__ inline bool recall(const uint32_t *in, uint32_t count, T *out) {
+template <class T> __device__ __forceinline__ bool recall(const uint32_t *in, uint32_t count, T *out) {
   const uint32_t words = stored_words<T>(count), bytes = uint32_t(count * sizeof(T));
   uint8_t *to = reinterpret_cast<uint8_t *>(out);
   for (uint32_t w = 0; w < words; w++)
@@ -75,7 +75,7 @@ template <class T> __device__ __forceinline__ const T *input(const Run &r, uint6
 }
 
 /// The words of a chunk: none for zeros, as it is where coding does not shrink it.
-template <class Coder, class T> __device__ inline uint32_t encode_chunk(const Run &r, uint64_t chunk, uint32_t *out) {
+template <class Coder, class T> __device__ __forceinline__ uint32_t encode_chunk(const Run &r, uint64_t chunk, uint32_t *out) {
   const T *in = input<T>(r, chunk);
   const uint32_t count = elements(r, chunk), whole = stored_words<T>(count);
   uint32_t zeros = 0;
@@ -86,7 +86,7 @@ template <class Coder, class T> __device__ inline uint32_t encode_chunk(const Ru
   store(in, count, out);
   return whole;
 }
-template <class Coder, class T> __device__ inline bool decode_chunk(const Run &r, uint64_t chunk, const uint32_t *in, uint32_t words) {
+template <class Coder, class T> __device__ __forceinline__ bool decode_chunk(const Run &r, uint64_t chunk, const uint32_t *in, uint32_t words) {
   T *out = reinterpret_cast<T *>(r.out) + chunk * r.chunk;
   const uint32_t count = elements(r, chunk), whole = stored_words<T>(count);
   if (words > whole) return false;
@@ -129,7 +129,7 @@ __device__ __forceinline__ bool mine(const Run &r, uint64_t &chunk) {
 __device__ __forceinline__ void add(uint64_t *at, uint64_t value) {
   atomicAdd(reinterpret_cast<unsigned long long *>(at), static_cast<unsigned long long>(value));
 }
-template <class Coder, class T> __device__ inline void survey(const Run &r) {
+template <class Coder, class T> __device__ __forceinline__ void survey(const Run &r) {
   constexpr uint32_t most_contexts = 8, places = most_contexts * Coder::hot_symbols;
   __shared__ uint32_t hot[places];
   for (uint32_t i = threadIdx.x; i < places; i += blockDim.x) hot[i] = 0;
@@ -145,16 +145,16 @@ template <class Coder, class T> __device__ inline void survey(const Run &r) {
   for (uint32_t i = threadIdx.x; i < uint32_t(r.contexts) * Coder::hot_symbols; i += blockDim.x)
     if (hot[i]) add(r.counts + uint64_t(i / Coder::hot_symbols) * Coder::symbols + Coder::symbol_of(i % Coder::hot_symbols), hot[i]);
 }
-template <class Coder, class T> __device__ inline void encode(const Run &r) {
+template <class Coder, class T> __device__ __forceinline__ void encode(const Run &r) {
   uint64_t c;
   if (mine(r, c)) r.sizes[c] = encode_chunk<Coder, T>(r, c, r.words + c * r.stride);
 }
-template <class Coder, class T> __device__ inline void decode(const Run &r) {
+template <class Coder, class T> __device__ __forceinline__ void decode(const Run &r) {
   uint64_t c;
   if (mine(r, c) && !decode_chunk<Coder, T>(r, c, r.words + r.offsets[c], r.sizes[c])) *r.flag = 1;
 }
 /// Chunks coded each in a place of its own, put together: a block a chunk. `out` is the payload.
-__device__ inline void gather(const Run &r) {
+__device__ __forceinline__ void gather(const Run &r) {
   const uint64_t c = blockIdx.x;
   uint32_t *to = reinterpret_cast<uint32_t *>(r.out) + r.offsets[c];
   const uint32_t *from = r.words + c * r.stride;

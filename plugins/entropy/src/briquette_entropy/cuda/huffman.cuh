@@ -65,7 +65,7 @@ struct Huffman {
   }
 
   /// Hand the context and symbol of every token to `counter`.
-  template <class T, class F> __device__ inline static void survey(const T *in, uint32_t count, uint32_t contexts, F counter) {
+  template <class T, class F> __device__ __forceinline__ static void survey(const T *in, uint32_t count, uint32_t contexts, F counter) {
     each_token(in, count, contexts, [&](const Token &token, uint32_t context) {
       counter(context, token.symbol);
       return true;
@@ -92,7 +92,7 @@ struct Huffman {
 
   /// `whole` or more says that it does not shrink; never writes beyond `whole` words.
   template <class T>
-  __device__ inline static uint32_t encode(const T *in, uint32_t count, uint32_t *out, uint32_t whole, const uint32_t *codes, uint32_t contexts) {
+  __device__ __forceinline__ static uint32_t encode(const T *in, uint32_t count, uint32_t *out, uint32_t whole, const uint32_t *codes, uint32_t contexts) {
     Writer writer{out, whole - 1, 0, 0, 0};
     const bool fits = each_token(in, count, contexts, [&](const Token &token, uint32_t context) {
       const uint32_t code = codes[uint64_t(context) * symbols + token.symbol];
@@ -137,7 +137,7 @@ struct Huffman {
   };
 
   template <class T>
-  __device__ inline static bool decode(const uint32_t *in, uint32_t words, T *out, uint32_t count, const uint32_t *table, uint32_t contexts) {
+  __device__ __forceinline__ static bool decode(const uint32_t *in, uint32_t words, T *out, uint32_t count, const uint32_t *table, uint32_t contexts) {
     Reader reader{in, words, 0, 0, 0};
     uint32_t context = contexts - 1;
     for (uint32_t i = 0; i < count;) {

@@ -40,7 +40,7 @@ struct RunLength {
   }
 
   template <class T>
-  __device__ inline static uint32_t encode(const T *in, uint32_t count, uint32_t *out, uint32_t whole, const uint32_t *, uint32_t) {
+  __device__ __forceinline__ static uint32_t encode(const T *in, uint32_t count, uint32_t *out, uint32_t whole, const uint32_t *, uint32_t) {
     uint32_t covered = 0;
     const uint32_t found = each_run(in, count, [&](uint32_t begin, uint32_t end) { covered += end - begin - 1; });
     const uint32_t size = 1 + found + stored_words<T>(count - covered);
@@ -58,7 +58,7 @@ struct RunLength {
   }
 
   template <class T>
-  __device__ inline static bool decode(const uint32_t *in, uint32_t words, T *out, uint32_t count, const uint32_t *, uint32_t) {
+  __device__ __forceinline__ static bool decode(const uint32_t *in, uint32_t words, T *out, uint32_t count, const uint32_t *, uint32_t) {
     const uint32_t found = in[0];
     if (found >= words) return false;
     uint64_t before = 0, covered = 0;
