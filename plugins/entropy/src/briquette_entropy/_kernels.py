@@ -65,9 +65,8 @@ class Kernel:
 
 
 def _kernel(name: str) -> str:
-    return (
-        f'extern "C" __global__ void __launch_bounds__(256, 4) briquette_{name}(const __grid_constant__ briquette_entropy::Run run)'
-    )
+    head = f'extern "C" __global__ void __launch_bounds__(256, 4) briquette_{name}'
+    return f"{head}(const __grid_constant__ briquette_entropy::Run run)"
 
 
 HUFFMAN: Final = Kernel("Huffman", "huffman.cuh", SYMBOLS)
