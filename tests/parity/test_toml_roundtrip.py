@@ -49,6 +49,8 @@ CASES = {
     "adaptive-repetition-elimination": Case({"chunk_bytes": 4096, "word": 8, "levels": "adaptive"}, before=(QUANTIZER,)),
     "clog": Case({"chunk_bytes": 4096, "word": 8}, before=(QUANTIZER,)),
     "hclog": Case({"chunk_bytes": 8192, "word": 2}, before=(QUANTIZER,)),
+    "huffman": Case({"contexts": 3}, before=(QUANTIZER, LORENZO)),
+    "run-length": Case({}, before=(QUANTIZER,)),
     "tuple-order": Case(
         {"chunk_bytes": 8192, "word": 8, "size": 3}, before=(QUANTIZER,), behind=(("zero-elimination", {"chunk_bytes": 8192}),)
     ),

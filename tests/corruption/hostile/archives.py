@@ -13,7 +13,9 @@ import briquette
 from briquette.archive import Archive
 from briquette.pipeline import Pipeline
 
-PRESETS: Final = ("fast", "planes", "zigzag", "adaptive")
+#: those that end in a coder of segments
+SEGMENTED: Final = ("fast", "planes", "zigzag", "adaptive")
+PRESETS: Final = (*SEGMENTED, "archive")
 #: presets of the chunk-cooperative harness: with a side stream, and without
 ASIDE: Final = ("leading-bits", "leading-repeats", "packed-chunks", "packed-widths")
 WHOLE: Final = ("chunked", "repeated-planes", "lossless")
