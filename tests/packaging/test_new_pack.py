@@ -48,9 +48,9 @@ def tool(*command: str | Path, cwd: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def commands(readme: Path) -> list[str]:
-    """Return the three commands of the guide, from new-pack to tests that pass."""
-    (block,) = re.findall(r"<!-- three commands -->\n```sh\n(.*?)```", readme.read_text(encoding="utf-8"), re.DOTALL)
+def commands(page: Path) -> list[str]:
+    """Return the three commands of the page, from new-pack to tests that pass."""
+    (block,) = re.findall(r"<!-- three commands -->\n```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     return [line.partition("  #")[0] for line in block.splitlines()]
 
 
@@ -124,8 +124,8 @@ def test_packs_of_all_roles_stand_side_by_side(environment: Any, tmp_path: Path)
 def test_three_commands_lead_to_a_stage_that_fuses(
     environment: Any, distributions: list[Any], repo_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the guide, word for word, but that wheels of this workspace stand in for the index's."""
-    first, second, third = commands(repo_root / "docs" / "guide.md")
+    """Those of the page, word for word, but that wheels of this workspace stand in for the index's."""
+    first, second, third = commands(repo_root / "docs" / "fifteen-minutes.md")
     environment.run(*shlex.split(first), cwd=tmp_path)
     pip, *arguments = shlex.split(second)
     assert pip == "pip"
