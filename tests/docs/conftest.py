@@ -21,7 +21,8 @@ def example_packs(once: Callable[[str, Callable[[Path], None]], Path], repo_root
         skipped = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
         shutil.copytree(repo_root / "tests" / "outside" / "packs", folder / "source", ignore=skipped)
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
-        command = [*pip, "--no-build-isolation", "--target", folder / "site", *sorted(p.parent for p in folder.glob("source/*/pyproject.toml"))]
+        projects = sorted(path.parent for path in folder.glob("source/*/pyproject.toml"))
+        command = [*pip, "--no-build-isolation", "--target", folder / "site", *projects]
         done = subprocess.run(command, text=True, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
 
