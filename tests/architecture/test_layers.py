@@ -45,7 +45,9 @@ Place = tuple[Path, int, str]
 
 
 def sources(folder: Path, *suffixes: str) -> list[Path]:
-    found = sorted(path for suffix in suffixes for path in (folder / "src").rglob(f"*{suffix}"))
+    """Return the files of a distribution's own code; templates are somebody's pack to be."""
+    every = (path for suffix in suffixes for path in (folder / "src").rglob(f"*{suffix}"))
+    found = sorted(path for path in every if "templates" not in path.parts)
     assert found, f"no source in {folder}"
     return found
 

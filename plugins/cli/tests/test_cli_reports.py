@@ -29,7 +29,12 @@ def test_stages(run, run_json):
     lorenzo = listed["lorenzo-1d"]
     assert (lorenzo["role"], lorenzo["pack"], lorenzo["span"]) == ("region-local", "briquette-lorenzo", 256)
     assert lorenzo["parameters"]["region"] == 256
+    assert (lorenzo["dtypes"], lorenzo["targets"][0]) == (["int16", "int32", "int64", "uint16", "uint32", "uint64"], "numpy")
+    assert "host" in lorenzo["targets"]
     assert listed["linear-quantizer"]["outputs"] == ["codes", "outliers"]
+    assert listed["linear-quantizer"]["dtypes"] == ["bfloat16", "float16", "float32", "float64"]
+    assert listed["difference"]["targets"] == ["numpy"]  # a NumPy form only
+    assert listed["adaptive-lorenzo"]["targets"] == lorenzo["targets"]  # with a coder, which a selector needs
     assert "plain-rate" in run("stages").stdout
 
 

@@ -240,9 +240,9 @@ class Composition:
     @cached_property
     def resolves(self) -> bool:
         """Whether the head's policy resolves its parameters from the data's extent itself."""
-        if self.reports:
-            return False  # the head's step goes into another member's parameters, which is done on the host
-        return self.head is not None and bool(self.head.op.geometry.get("resolves"))
+        if self.head is None or any(m.op.params is not None for m in self.members if m is not self.head):
+            return False  # parameters of other members come from the host, with the head's
+        return bool(self.head.op.geometry.get("resolves"))
 
     @cached_property
     def missing(self) -> tuple[int, ...]:

@@ -27,7 +27,10 @@ class CapturedGroup:
         self._forward, self._session, self.source = forward, session, source
         run = GroupRun(RunRecord(), source.size, chunk, 1, bound)
         if not forward.captures:
-            raise PipelineError("the quantizer head does not resolve its parameters on the device (geometry resolves=1)")
+            raise PipelineError(
+                "parameters are not resolved on the device: the quantizer head does not do that (geometry resolves=1), or "
+                "another stage of the group declares parameters"
+            )
         with session.current():
             self._work = forward.prepare(session, source, run)
             if forward.keeps_aside:
