@@ -1,0 +1,1 @@
+"""What takes a process of its own: fresh readers, machines without a compiler, damaged archives."""

@@ -1,0 +1,1 @@
+"""What a pack ships: headers in its wheel, archives of earlier releases."""
