@@ -148,7 +148,11 @@ def bound_for(stages: Iterable[Stage], dtype: str) -> Bound | None:
 
 
 def subjects_of(
-    pack: str, parameters: Mapping[str, Sequence[Mapping[str, Any]]], judge: Place | None, full: bool
+    pack: str,
+    parameters: Mapping[str, Sequence[Mapping[str, Any]]],
+    judge: Place | None,
+    full: bool,
+    only: Sequence[str] = (),
 ) -> Iterator[Subject]:
     """Yield the pack's stages, each with the chains it can join; those that cannot be loaded are another check's matter.
 
@@ -160,10 +164,12 @@ def subjects_of(
         Where a chain that runs as one kernel is preferred to one that does not.
     full : bool
         Every type and several partners a role, rather than a few types and one partner.
+    only : sequence of str
+        Names of the stages to look at; empty: all.
     """
     registry = discovery.registry()
     partners = _partners()
-    for name in stage_names(pack):
+    for name in only or stage_names(pack):
         try:
             cls = registry.stage_class(f"{pack}:{name}")
             origin = registry.stage_origin(cls)

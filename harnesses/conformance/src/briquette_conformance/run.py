@@ -18,13 +18,13 @@ from .report import Fault, Finding, NotHere, Report
 from .ways import places
 
 
-def context(pack: str, options: Options, emulate: bool = True) -> Context:
-    """Return what checks of `pack` are given; broken stages are left out, which the check ``loads`` tells of."""
-    here = places(emulate)
+def context(pack: str, options: Options, stages: Sequence[str] = ()) -> Context:
+    """Return what checks of `pack` (of all its stages, or of some) are given; broken ones are left out, as ``loads`` tells."""
+    here = places()
     judge = next((p for p in here.kernels if p.name != "emulated"), None)
     subjects: tuple[Subject, ...] = ()
     if any(s.distribution == pack for s in discovery.registry().packs()):
-        subjects = tuple(subjects_of(pack, options.parameters, judge, options.level == "full"))
+        subjects = tuple(subjects_of(pack, options.parameters, judge, options.level == "full", stages))
     return Context(pack, options, here, subjects)
 
 
@@ -111,15 +111,14 @@ def run(
     unknown = [name for name in stages if name not in stage_names(pack)]
     if unknown:
         raise UsageError(f"{pack} has no stage {', '.join(map(repr, unknown))}; stages: {', '.join(stage_names(pack)) or 'none'}")
-    ctx = context(pack, options)
+    ctx = context(pack, options, stages)
     report = Report(pack, version_of(pack), options.level, notes_of(ctx))
     chosen = selected(only, options.level)
 
     def jobs() -> Iterator[tuple[Check, Subject | None]]:
         yield from ((c, None) for c in chosen if not c.per_stage and c.name in ("loads", "presets"))
         for subject in ctx.subjects:
-            if not stages or subject.stage.name in stages:
-                yield from ((c, subject) for c in chosen if c.per_stage)
+            yield from ((c, subject) for c in chosen if c.per_stage)
         yield from ((c, None) for c in chosen if not c.per_stage and c.name not in ("loads", "presets"))
 
     for check, subject in jobs():

@@ -54,7 +54,7 @@ class Places:
         return next((p for p in self if p.name == name), None)
 
 
-def places(emulate: bool = True) -> Places:
+def places() -> Places:
     """Return every target that can run here; where one compiles C++, the emulator of CUDA kernels comes with it."""
     registry = discovery.registry()
     harnesses = {h.name: h for h in registry.harnesses()}
@@ -66,7 +66,7 @@ def places(emulate: bool = True) -> Places:
             missing[target.name] = why
             continue
         found.append(Place(target.name, target, harnesses))
-        if emulate and target.dialect == _CPP:
+        if target.dialect == _CPP:
             emulated = EmulatedTarget(target)
             found.append(Place(emulated.name, emulated, {n: EmulatedHarness(h) for n, h in harnesses.items()}))
     if not found and not missing:
