@@ -8,13 +8,8 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
-from nvrtc import Nvrtc
 
 import briquette as bq
 from briquette import discovery, sources
@@ -24,6 +19,7 @@ from briquette.planner import chain_members
 from briquette.record import Bound
 from briquette_chunk.chain import ChunkComposition
 from briquette_chunk.cuda_program import ChunkCudaProgram
+from briquette_conformance.nvrtc import Nvrtc
 
 
 def stage(name: str, **params: Any) -> bq.Stage:

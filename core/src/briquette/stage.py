@@ -229,6 +229,13 @@ class Stage:
         """Return the stage that takes these for missing as well; None: it knows no missing values."""
         return None
 
+    def replaced_code(self, dtype: str) -> int | None:
+        """Return the code of `dtype` that a lossless stage may replace and does not give back; None (the default): there is none.
+
+        It stands for elements that come back by other means: those that the head of the chain keeps aside, say.
+        """
+        return None
+
     # -- the NumPy reference -------------------------------------------------------------------------------
 
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
