@@ -376,17 +376,14 @@ BRIQUETTE_EMULATOR_FN bool take_stacks(unsigned threads) {
 
 BRIQUETTE_EMULATOR_FN void drop_stacks(unsigned threads) {
   Machine &m = machine;
-  if (!m.stacks) return;
-  for (unsigned t = 0; t < threads; t++) {
+  for (unsigned t = 0; m.stacks && t < threads; t++) {
 #if BRIQUETTE_EMULATOR_TSAN
-    if (m.lanes[t].fiber) __tsan_destroy_fiber(m.lanes[t].fiber);
-    m.lanes[t].fiber = 0;
-#endif
-#if BRIQUETTE_EMULATOR_ASAN
+    if (void *fiber = m.lanes[t].fiber) __tsan_destroy_fiber(fiber), m.lanes[t].fiber = 0;
+#elif BRIQUETTE_EMULATOR_ASAN
     __asan_unpoison_memory_region(m.stacks + t * (guard_bytes + stack_bytes) + guard_bytes, stack_bytes);
 #endif
   }
-  munmap(m.stacks, threads * (guard_bytes + stack_bytes));
+  if (m.stacks) munmap(m.stacks, threads * (guard_bytes + stack_bytes));
   m.stacks = 0;
 }
 
