@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, get_args
 
-from .declare import FusedOp, FusionSpec
+from .declare import FusedOp, FusionAccess, FusionSpec
 from .errors import FusionError, UsageError
 from .graph import INPUT, INPUT_PORT, Graph, NodePort, declaring
 from .harness import Direction, Harness, Member
@@ -198,6 +198,8 @@ class _Planner:
             if node not in self.members:
                 spec, _ = declared(self.graph.nodes[node], self.direction)
                 what = "no device policy (fused_op)" if spec.fusable else "no role: UNFUSABLE, a barrier"
+                if spec.reason:
+                    what += f" ({spec.reason})"
                 return "", f"{node} declares {what}"
         members = [self.members[n] for n in chain]
         common = [s for s in members[0].op.strategies if all(s in m.op.strategies for m in members)]
@@ -267,7 +269,8 @@ class _Planner:
         steps: list[Step] = []
         local: list[str] = []
         for node in path:
-            fits = declared(self.graph.nodes[node], self.direction)[0].fusable and self.fusion != "off"
+            spec = declared(self.graph.nodes[node], self.direction)[0]
+            fits = spec.fusable and spec.access is not FusionAccess.LAYOUT and self.fusion != "off"
             waits = any(e.dst == node and e.src not in local for e in self.graph.side)  # a step starts when its head can
             if fits and local and not waits:
                 local.append(node)

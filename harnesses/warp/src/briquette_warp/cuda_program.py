@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,15 +16,16 @@ from numpy.typing import NDArray
 from briquette.bounds import Extent
 from briquette.errors import ArchiveError
 from briquette.graph import NodePort
-from briquette.harness import Direction, GroupProgram, GroupRun, Overflow
+from briquette.harness import Direction, GroupProgram, GroupRun, Member, Overflow
 from briquette.ports import Chunked, PortValue, itemsize
-from briquette.record import Bound
+from briquette.record import RunRecord
 from briquette.stage import PrimeContext
 from briquette.target import KernelSource
 
 from . import reference
-from .chain import MISSING, Composition
+from .chain import MISSING, Composition, is_layout
 from .compose import cuda_source
+from .cuda_run import Enqueued, Placed, Side
 from .element import in_element_form
 
 LANES: Final = 256
@@ -69,72 +69,11 @@ def refuse_geometry(parts: Composition) -> str | None:
         return f"on CUDA a block codes chunks of {CHUNK} elements; the pipeline's spans give {parts.chunk}"
     for member in parts.members:
         span = member.spec.span
+        if is_layout(member) and span < PER_LANE:
+            return f"{member.node}: a LAYOUT over {span} elements is too short for a block to hold what its spans have in common"
         if span > PER_LANE * 32 or span & (span - 1):
             return f"{member.node}: a span of {span} elements is no power of two up to {PER_LANE * 32}, a warp's share"
     return None
-
-
-@dataclass(frozen=True)
-class Placed(Chunked):
-    """A chunked value in device memory, with the word offset of every 64th chunk (uint64) beside it.
-
-    `control` and `nodes` are the control block of the run that made it, and that run's members: their parameters lie
-    there still, so that decompression by the same members needs no copy. A part of it is the whole of it and `begin`, the
-    first chunk of the part.
-    """
-
-    sizes: Any
-    words: Any
-    blocks: Any = None
-    control: Any = None
-    nodes: tuple[str, ...] = ()
-    begin: int = 0
-
-    def cut(self, first: int, last: int) -> Placed:
-        return replace(self, begin=self.begin + first)
-
-
-@dataclass(eq=False)
-class Side:
-    """Memory of the side stream of one run, and the slots of the kernel that writes it."""
-
-    tables: Any
-    words: Any
-    lookback: Any
-    slots: list[int]
-
-
-@dataclass(eq=False, slots=True)
-class Enqueued:
-    """What one compression run has put into its stream, before anything is known of it on the host.
-
-    `control` is all the memory of the run but that of its side stream: its head is the control block, `tables_at` is where block
-    offsets and chunk sizes lie in it, `tiles_at` where those of the tiles do that leave the group. `head` is what the kernels
-    have written to the control block's head.
-    """
-
-    session: Any
-    source: Any
-    run: GroupRun
-    control: Any
-    cleared: int
-    warps_at: int
-    kept_at: int
-    tables_at: int
-    slots: list[int]
-    words: Any = None
-    tiles_at: int = 0
-    tile_words: Any = None
-    side: Side | None = None
-    head: bytes = b""
-
-    def at(self, word: int) -> int:
-        """Return the device address of a 64-bit word of the control block."""
-        return int(self.control.pointer) + 8 * word
-
-    def found(self, word: int) -> int:
-        """Return what the kernels have written to a 64-bit word of the control block's head."""
-        return int.from_bytes(self.head[8 * word : 8 * word + 8], "little")
 
 
 class CudaProgram(GroupProgram):
@@ -159,16 +98,16 @@ class CudaProgram(GroupProgram):
     def keeps_aside(self) -> bool:
         return self._parts.side is not None
 
-    def capture_with(self, inverse: GroupProgram, session: Any, source: Any, bound: Bound | None, chunk: int) -> Any:
-        """Return this group and its inverse as graphs over the memory of `source`."""
+    def capture_with(self, inverse: GroupProgram, session: Any, source: Any, run: GroupRun) -> Any:
+        """Return this group and its inverse as graphs over the memory of `source`, for runs like `run`."""
         from .cuda_capture import CapturedGroup  # only here: it needs this module
 
         assert isinstance(inverse, CudaProgram)
-        return CapturedGroup(self, inverse, session, source, bound, chunk)
+        return CapturedGroup(self, inverse, session, source, run)
 
     def capacity(self, work: Enqueued) -> dict[NodePort, Placed]:
         """Return a run's values with all the room they have, for kernels that are told the sizes on the device."""
-        tail, chunks = self._parts.members[-1], work.run.chunks
+        tail, chunks = self._parts.members[-1], work.run.chunks  # the array's, which those of a LAYOUT are not
         main = self._main(work, work.words.size)
         found = {(tail.node, tail.stage.outputs[0]): main}
         if self._parts.side is not None and work.side is not None:
@@ -192,14 +131,16 @@ class CudaProgram(GroupProgram):
 
     def prepare(self, session: Any, source: Any, run: GroupRun) -> Enqueued:
         """Take the memory of a run; nothing is launched."""
-        parts, chunks = self._parts, run.chunks
+        parts, chunks, aside = self._parts, run.coded_chunks, run.chunks
         main_at = _PARAMS_AT + _up(max(parts.param_bytes, 16), 32)
         tiles_main_at = main_at + 8 * (chunks + 1)
         warps_at = tiles_main_at + (8 * (chunks + 1) if parts.tiles_sink else 0)
-        cleared = warps_at + (4 * chunks if parts.side else 0)
+        cleared = warps_at + (4 * aside if parts.side else 0)
         kept_at = _up(cleared, 32)
         # one allocation for all: each is a call of the driver here, and another one when it is freed
-        tables_at = _up(kept_at + (4 * chunks * LANES if parts.side else 0), 256)
+        tables_at = _up(kept_at + (4 * aside * LANES if parts.side else 0), 256)
+        if parts.layout is not None:  # whoever keeps a value aside sets a bit anywhere in the array
+            cleared = tables_at
         words_at = _up(tables_at + 8 * _blocks(chunks) + 4 * chunks, 256)
         room = chunks * parts.most_words
         tiles_at = _up(words_at + 4 * room, 256)
@@ -210,7 +151,7 @@ class CudaProgram(GroupProgram):
         count = 18 if parts.tiles_sink else 12
         work = Enqueued(session, source, run, control, cleared, warps_at, kept_at, tables_at, [0] * count)
         slots = work.slots
-        slots[:4] = source.pointer, run.count, base + _PARAMS_AT, run.out.pointer if run.out is not None else 0
+        slots[:4] = source.pointer, run.coded, base + _PARAMS_AT, run.out.pointer if run.out is not None else 0
         if parts.coder:
             tables = base + tables_at
             work.words = session.array(room, _SIZE, control, words_at)
@@ -223,12 +164,31 @@ class CudaProgram(GroupProgram):
             work.tile_words = session.array(tiles_room, _SIZE, control, tile_words_at)
             slots[12:16] = tables + 8 * _blocks(chunks), base + tile_words_at, tables, tiles_room
             slots[16:18] = base + tiles_main_at, work.at(TILE_WORDS)
+        if parts.resolves and parts.settled:  # the head's parameters are made on the device, the others' are known here
+            settled = parts.param_block(self._settled(run), run.stretch, without_head=True)
+            session.send(base + _PARAMS_AT, settled)
         return work
+
+    def _settled(self, run: GroupRun) -> RunRecord:
+        """Return the state of all members but the head, which do not look at the data."""
+        state = {m.node: dict(self._primed(m, run, None)) for m in self._parts.members if m is not self._parts.head}
+        return RunRecord(state)
+
+    @staticmethod
+    def _primed(member: Member, run: GroupRun, surveyed: Extent | None) -> Mapping[str, Any]:
+        missing = member.stage.missing_values()
+        context = PrimeContext(None, member.types, run.bound, run.count, surveyed, missing, run.shape)
+        return member.stage.prime_fused_forward_state(context)
 
     def start(self, work: Enqueued) -> None:
         """Launch a prepared run, and the side stream's kernel where its memory has been taken too."""
-        session, chunks = work.session, work.run.chunks
-        session.zero(work.control.pointer, work.cleared)
+        session, chunks = work.session, work.run.coded_chunks
+        if self._parts.resolves and self._parts.settled:  # what lies there stays: a graph that is replayed sends nothing
+            session.zero(work.control.pointer, _PARAMS_AT)
+            behind = _PARAMS_AT + _up(self._parts.param_bytes, 32)
+            session.zero(work.control.pointer + behind, work.cleared - behind)
+        else:
+            session.zero(work.control.pointer, work.cleared)
         self._resolve(work, work.at(0) + _PARAMS_AT)
         if chunks:
             session.launch(self._module, "briquette_forward", chunks, self._shared, work.slots)
@@ -278,12 +238,13 @@ class CudaProgram(GroupProgram):
 
     def _main(self, work: Enqueued, used: int) -> Placed:
         """Return the coder's value, which has `used` words."""
-        return _placed(work.session, work.run.chunks, work.control, work.tables_at, work.words, used, work.control, self._nodes)
+        chunks = work.run.coded_chunks
+        return _placed(work.session, chunks, work.control, work.tables_at, work.words, used, work.control, self._nodes)
 
     @staticmethod
     def _tiles(work: Enqueued, used: int) -> Placed:
         """Return the value of the tiles' own port."""
-        return _placed(work.session, work.run.chunks, work.control, work.tiles_at, work.tile_words, used)
+        return _placed(work.session, work.run.coded_chunks, work.control, work.tiles_at, work.tile_words, used)
 
     def _by_reference(self, work: Enqueued) -> dict[NodePort, PortValue]:
         """Do a run over that held codes which a policy of the group cannot carry, by the members' NumPy forms."""
@@ -295,7 +256,7 @@ class CudaProgram(GroupProgram):
                 session.write(run.out.pointer, np.ascontiguousarray(value))
                 found[node, name] = run.out
             elif run.open_sink is None:
-                found[node, name] = Placed(*self._place(session, value, 0, run.chunks, f"{node}.{name}"))
+                found[node, name] = Placed(*self._place(session, value, 0, value.sizes.size, f"{node}.{name}"))
             elif node == self._parts.members[-1].node:
                 sink = run.open_sink()
                 if value.words.size > sink.words.size:
@@ -309,7 +270,7 @@ class CudaProgram(GroupProgram):
         parts, run, session, source = self._parts, work.run, work.session, work.source
         if parts.head is None:
             self._state(work)
-            session.send(params, parts.param_block(run.record) or bytes(16))
+            session.send(params, parts.param_block(run.record, run.stretch) or bytes(16))
             return
         relative = run.bound is not None and run.bound.mode == "rel"
         eb = struct.unpack("<Q", struct.pack("<d", run.bound.eb if run.bound is not None else 0.0))[0]
@@ -321,7 +282,7 @@ class CudaProgram(GroupProgram):
         if not parts.resolves:
             work.head = session.peek(work.control.pointer, 8 * _HEAD)
             self._state(work)
-            session.send(params, parts.param_block(run.record))
+            session.send(params, parts.param_block(run.record, run.stretch))
 
     def _state(self, work: Enqueued) -> None:
         """Prime the members: write to the record what the device knows already."""
@@ -337,8 +298,7 @@ class CudaProgram(GroupProgram):
             found = Extent(lo, hi, first, bool(some))
             for member in parts.members:
                 surveyed = found if member is parts.head else None
-                context = PrimeContext(None, member.types, run.bound, run.count, surveyed, member.stage.missing_values())
-                primed = {} if member.node in state else dict(member.stage.prime_fused_forward_state(context))
+                primed = {} if member.node in state else dict(self._primed(member, run, surveyed))
                 if primed:
                     state[member.node] = primed
 
@@ -378,7 +338,9 @@ class CudaProgram(GroupProgram):
         session = self._target.session(run.out)
         with session.current():
             if run.checker is not None:
-                run.checker(0, run.chunks)
+                run.checker(0, run.coded_chunks)
+            if run.aside_checker is not None:
+                run.aside_checker(0, run.chunks)
             at, _held = self.enqueue_inverse(session, values, run)
             damaged = any(session.peek(at, 4))
         if damaged:
@@ -388,19 +350,22 @@ class CudaProgram(GroupProgram):
 
     def enqueue_inverse(self, session: Any, values: Mapping[NodePort, Any], run: GroupRun) -> tuple[int, list[Any]]:
         """Put decompression into the session's stream; return the address of the error flag, and what must outlive the run."""
-        parts, chunks = self._parts, run.chunks
+        parts, chunks = self._parts, run.coded_chunks
         tail = parts.members[-1]
         main = values[tail.node, tail.stage.outputs[0]]
-        slots = [0] * (18 if parts.tiles_sink else 14)
+        slots = [0] * (21 if parts.tiles_sink else 17)
         if isinstance(main, Placed) and main.nodes == self._nodes:
             control, flag, params = main.control, main.control.pointer + 8 * FLAG, main.control.pointer + _PARAMS_AT
         else:
-            block = parts.param_block(run.record) or bytes(16)
+            block = parts.param_block(run.record, run.stretch) or bytes(16)
             control = session.memory(16 + len(block))
             flag, params = control.pointer, control.pointer + 16
             session.send(control.pointer, bytes(16) + block)
-        begin = max(v.begin if isinstance(v, Placed) else 0 for v in values.values())
-        slots[:4] = run.out.pointer, begin * run.chunk + run.count, begin, params
+        mine = {port: v for port, v in values.items() if port != parts.side} if parts.layout is not None else values
+        begin = max(v.begin if isinstance(v, Placed) else 0 for v in mine.values())
+        slots[:4] = run.out.pointer, begin * run.chunk + run.coded, begin, params
+        if run.stretch is not None:
+            slots[14:17] = run.stretch.laid_begin, run.stretch.begin, run.stretch.end
         slots[13] = flag
         held: list[Any] = [control]
         placed: list[Any] = []
@@ -411,18 +376,29 @@ class CudaProgram(GroupProgram):
             placed = [self._upload(session, main) if isinstance(main, np.ndarray) else main]
             # a stream starts at the part's first element, and the kernel counts from the array's
             slots[4] = (placed[0].pointer - begin * run.chunk * placed[0].dtype.itemsize) % (1 << 64)
-        if parts.side is not None and values[parts.side].words.size:
+        if parts.side is not None and values[parts.side].words.size and parts.layout is None:
             side = self._place(session, values[parts.side], begin, chunks, ".".join(parts.side))
             slots[9:13] = [a.pointer for a in side] + [values[parts.side].words.size]
             held += side
         if parts.tiles_sink is not None:
             tiles = self._place(session, values[parts.tiles_sink], begin, chunks, ".".join(parts.tiles_sink))
-            slots[14:18] = [a.pointer for a in tiles] + [values[parts.tiles_sink].words.size]
+            slots[17:21] = [a.pointer for a in tiles] + [values[parts.tiles_sink].words.size]
             held += tiles
         held += placed
         if chunks:
             session.launch(self._module, "briquette_inverse", chunks, self._shared, slots)
+        if parts.layout is not None and parts.side is not None and values[parts.side].words.size:
+            held += self._restore(session, values[parts.side], run, flag)
         return flag, held
+
+    def _restore(self, session: Any, value: Any, run: GroupRun, flag: int) -> list[Any]:
+        """Put the values kept aside in their places, in the array's chunks, when a LAYOUT has been undone."""
+        assert self._parts.side is not None
+        begin = value.begin if isinstance(value, Placed) else 0
+        side = self._place(session, value, begin, run.chunks, ".".join(self._parts.side))
+        slots = [run.out.pointer, begin * run.chunk + run.count, begin, *(a.pointer for a in side), value.words.size, flag]
+        session.launch(self._module, "briquette_restore", run.chunks, 0, slots)
+        return side
 
     def _place(self, session: Any, value: Chunked, begin: int, chunks: int, port: str) -> list[Any]:
         """Return sizes, words and the block offsets of a chunked value in device memory, where chunk `begin` is its first."""

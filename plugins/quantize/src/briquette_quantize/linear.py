@@ -197,9 +197,7 @@ def _resolved(state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> _Re
     return eb, step, inverse, fill, types["in"].numpy, code
 
 
-def _rule(
-    eb: float, step: float, inverse: float, fill: int, dtype: np.dtype[Any], code: np.dtype[Any]
-) -> _Rule | NarrowRule:
+def _rule(eb: float, step: float, inverse: float, fill: int, dtype: np.dtype[Any], code: np.dtype[Any]) -> _Rule | NarrowRule:
     return (NarrowRule if dtype.itemsize == 2 else _Rule)(eb, step, inverse, fill, dtype, code)
 
 
