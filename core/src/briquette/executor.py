@@ -194,9 +194,9 @@ class Executable:
             stage = self.graph.nodes[node]
             port = self.graph.sources[node, stage.inputs[0]]
             source = self._on_host(port, values) if port in values else None
-            array = source if isinstance(source, np.ndarray) else None
-            missing, chunk = stage.missing_values(), self.plan.chunk
-            context = PrimeContext(array, self.plan.types[node], bound, count, missing=missing, chunk=chunk)
+            array, chunked = (source, None) if isinstance(source, np.ndarray) else (None, source)
+            more = {"missing": stage.missing_values(), "chunk": self.plan.chunk, "chunked": chunked}
+            context = PrimeContext(array, self.plan.types[node], bound, count, **more)  # type: ignore[arg-type]
             state = dict(stage.prime_fused_forward_state(context))
             if state:
                 record.state[node] = state
@@ -416,9 +416,12 @@ class Executable:
         step = self.plan.inverse.steps[index]
         head = step.nodes[0]
         port = self.graph.nodes[head].inputs[0]
-        if streams is not None:
+        kind = self.plan.types[head][port]
+        if kind.layout == "chunked":
+            out = None
+        elif streams is not None:
             like = out if self.memory is not None and self.memory.owns(out) else None
-            out = streams.new((self.graph.sources[head, port], index), self.plan.types[head][port], count, like)
+            out = streams.new((self.graph.sources[head, port], index), kind, count, like)
         run = GroupRun(record, count, self.plan.chunk, threads, out=out, checker=_all_of(checks))
         ports = {(n, p): values[n, p] for n in step.nodes for p in self.graph.nodes[n].outputs if (n, p) in values}
         return self.program(step, "inverse").inverse(ports, run)

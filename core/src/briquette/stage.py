@@ -14,7 +14,7 @@ from .bounds import Extent, extent, first_finite, range_bound
 from .declare import FusedOp, FusionSpec
 from .errors import DeclarationError, PipelineError, UsageError
 from .params import Scalar
-from .ports import PortType, PortValue
+from .ports import Chunked, PortType, PortValue
 from .record import Bound
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class PrimeContext:
         What the stage's `missing_values` are: values that do not count.
     chunk : int
         Elements of an archive chunk; 0 where whoever primes does not say.
+    chunked : Chunked, optional
+        The stage's first input where it is chunked, in host memory.
     """
 
     source: NDArray[Any] | None
@@ -50,6 +52,7 @@ class PrimeContext:
     surveyed: Extent | None = None
     missing: tuple[float, ...] = ()
     chunk: int = 0
+    chunked: Chunked | None = None
 
     def extent(self) -> Extent:
         """Return smallest, largest and first finite value of the stage's input.
@@ -274,7 +277,7 @@ class Stage:
         """The device policy for decompression; in lockstep with `fused_op` unless overridden."""
         return self.fused_op()
 
-    def staged_kernel(self, direction: Direction, dialect: str) -> StagedKernel | None:
+    def staged_kernel(self, direction: Direction, dialect: str, types: Mapping[str, PortType]) -> StagedKernel | None:
         """Return what makes the program by which the stage runs alone on targets of `dialect`, or None: as NumPy.
 
         For a stage whose own passes over the data are no policy of a harness, a barrier that counts before it codes, say. It is
