@@ -195,8 +195,8 @@ class Executable:
             port = self.graph.sources[node, stage.inputs[0]]
             source = self._on_host(port, values) if port in values else None
             array, chunked = (source, None) if isinstance(source, np.ndarray) else (None, source)
-            more = {"missing": stage.missing_values(), "chunk": self.plan.chunk, "chunked": chunked}
-            context = PrimeContext(array, self.plan.types[node], bound, count, **more)  # type: ignore[arg-type]
+            missing, chunk = stage.missing_values(), self.plan.chunk
+            context = PrimeContext(array, self.plan.types[node], bound, count, None, missing, chunk, chunked)
             state = dict(stage.prime_fused_forward_state(context))
             if state:
                 record.state[node] = state

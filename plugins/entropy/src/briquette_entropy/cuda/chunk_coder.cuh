@@ -3,7 +3,7 @@
 // Requires: a coder with survey, encode and decode over one chunk, each by one lane.
 // Source: briquette's own; the format is in docs/format.md.
 #pragma once
-#include <briquette_warp/cuda/policy.cuh>
+#include <briquette_entropy/cuda/compiler.cuh>
 
 namespace briquette_entropy {
 
@@ -102,7 +102,7 @@ template <class Coder, class T> __device__ __forceinline__ bool decode_chunk(con
   return true;
 }
 
-#if BRIQUETTE_HOST
+#if BRIQUETTE_ENTROPY_HOST
 template <class Coder, class T> static int32_t survey(uint64_t *slots) {
   Run &r = *reinterpret_cast<Run *>(slots);
   uint64_t *const counts = r.counts;

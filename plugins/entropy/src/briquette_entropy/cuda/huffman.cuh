@@ -15,7 +15,7 @@ struct Huffman {
   static constexpr int primary = 11, limit = 16;
 
   __device__ __forceinline__ static uint32_t bit_length(uint64_t x) {
-#if BRIQUETTE_HOST || BRIQUETTE_EMULATED
+#if BRIQUETTE_ENTROPY_HOST || BRIQUETTE_EMULATED
     return x ? 64u - uint32_t(__builtin_clzll(x)) : 0u;
 #else
     return 64u - uint32_t(__clzll((long long)(x)));
