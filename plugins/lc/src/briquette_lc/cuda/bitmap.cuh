@@ -87,7 +87,12 @@ template <int N, int L, int Lag = 0> struct Bitmap {
       for (int l = 1; l <= most; l++) {
         if (Lag && l == 1) {
           const uint32_t size = bytes(bits, 0);
-          for (uint32_t i = 0; i < size; i += 4) write<uint32_t>(room + differences + i, difference(room, i));
+          uint32_t i = 0;
+          if constexpr (Lag >= 8) {
+            for (; i < size && i < uint32_t(Lag); i += 8) write<uint64_t>(room + differences + i, read<uint64_t>(room + i));
+            for (; i < size; i += 8) write<uint64_t>(room + differences + i, read<uint64_t>(room + i) ^ read<uint64_t>(room + i - Lag));
+          }
+          for (; i < size; i += 4) write<uint32_t>(room + differences + i, difference(room, i));
           mark_words<1, Zeros>(room + differences, size, 0, room + place(1), g);
         } else mark_words<1, Repeats>(room + place(l - 1), bytes(bits, l - 1), 0, room + place(l), g);
       }
@@ -195,7 +200,14 @@ template <int N, int L, int Lag = 0> struct Bitmap {
   /// Undo that in place, for `size` bytes.
   template <class G> __device__ __forceinline__ static void add_up(uint8_t *room, uint32_t size, G g) {
     if constexpr (alone<G>) {
-      for (uint32_t i = Lag; i < size; i++) room[i] = uint8_t(room[i] ^ room[i - Lag]);
+      uint32_t i = Lag;
+      if constexpr (Lag >= 32) {  // four words of a row under way at once
+        for (; i + 32 <= size; i += 32) {
+          BRIQUETTE_UNROLL
+          for (uint32_t k = i; k < i + 32; k += 8) write<uint64_t>(room + k, read<uint64_t>(room + k) ^ read<uint64_t>(room + k - Lag));
+        }
+      }
+      for (; i < size; i++) room[i] = uint8_t(room[i] ^ room[i - Lag]);
     } else if constexpr (Lag >= 4) {
       for (uint32_t column = 4 * g.rank(); column < uint32_t(Lag); column += 4 * G::size) {
         uint32_t sum = 0;
