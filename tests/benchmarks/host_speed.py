@@ -67,7 +67,7 @@ def main() -> None:
         x.tofile(field)
         if args.prototype:
             subprocess.run(["g++", *FLAGS, args.prototype, "-o", program], check=True)
-        cases = [("", x, bytes(bq.compress(x, EB, pipeline=args.pipeline))), (", 1 % NaN", holes, bytes(bq.compress(holes, EB, pipeline=args.pipeline)))]
+        cases = [(name, d, bytes(bq.compress(d, EB, pipeline=args.pipeline))) for name, d in (("", x), (", 1 % NaN", holes))]
         for _ in range(args.rounds):
             if args.prototype:
                 one = prototype_rates(program, field)
