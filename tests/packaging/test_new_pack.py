@@ -167,4 +167,4 @@ def test_its_own_tests_find_a_planted_fault(role: str, environment: Any, tmp_pat
     tests = [path for path in (tmp_path / name / "tests").glob("test_*.py") if path.name != KIT]
     start = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
     said = environment.run("python", "-c", start, "-q", "-x", "-p", "no:cacheprovider", *tests, cwd=tmp_path, fails=True).stdout
-    assert re.search(r"^E +(AssertionError|assert)", said, re.MULTILINE), said
+    assert re.search(r"\b1 failed\b", said), said  # an assertion, or what briquette says of bytes that no coder wrote
