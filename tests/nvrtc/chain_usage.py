@@ -8,17 +8,13 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
-from nvrtc import Nvrtc
 
 import briquette as bq
 from briquette import discovery, sources
 from briquette.planner import chain_members
+from briquette_conformance.nvrtc import Nvrtc
 from briquette_warp.chain import Composition
 from briquette_warp.cuda_program import CudaProgram
 

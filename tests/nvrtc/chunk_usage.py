@@ -8,20 +8,18 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
-from nvrtc import Nvrtc
 
 import briquette as bq
 from briquette import discovery, sources
 from briquette.declare import FusionAccess
+from briquette.errors import UsageError
 from briquette.planner import chain_members
+from briquette.record import Bound
 from briquette_chunk.chain import ChunkComposition
 from briquette_chunk.cuda_program import ChunkCudaProgram
+from briquette_conformance.nvrtc import Nvrtc
 
 
 def stage(name: str, **params: Any) -> bq.Stage:
@@ -43,6 +41,15 @@ def chains() -> dict[str, tuple[bq.Pipeline, str]]:
             stages = [stage("chunk-difference"), stage("negabinary"), stage("bit-shuffle", word=word)]
             stages = [stage("linear-quantizer"), *stages] if dtype.startswith("float") else stages
             made[f"{coder.name if coder else 'planes'} {dtype}"] = (bq.chain(*stages, *([coder] if coder else [])), dtype)
+    registry = discovery.registry()
+    for preset in registry.presets():
+        for dtype, mode in (("float32", "rel"), ("float64", "rel"), ("float32", "pwrel"), ("float16", "rel")):
+            try:
+                pipe = bq.Pipeline.from_preset(preset).variant(dtype, Bound(1e-3, mode))
+            except UsageError:  # 16-bit floats have no point-wise bound, some presets no bound at all
+                continue
+            if any("chunk_bytes" in s.parameter_names() for s in pipe.graph.nodes.values()):
+                made[f"{preset} {dtype} {mode}"] = (pipe, dtype)
     return made
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,15 +19,13 @@ import briquette as bq
 from briquette.planner import chain_members
 from briquette.sources import resolve_headers
 from briquette_bitpack.plainrate import PlainRate
+from briquette_conformance.nvrtc import Nvrtc
 from briquette_lorenzo.lorenzo1d import Lorenzo1D
 from briquette_quantize.linear import LinearQuantizer
 from briquette_warp import WarpHarness
 from briquette_warp.chain import Composition
 from briquette_warp.compose import cuda_source
 from briquette_warp.cuda_program import CHUNK, resident_blocks
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-from nvrtc import Nvrtc
 
 CHAINS = {
     "all in the element form": (LinearQuantizer(), WarpDifference(), WarpLift(), WarpPlanes()),

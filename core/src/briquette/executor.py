@@ -63,10 +63,7 @@ class Executable:
             with self._lock.current:
                 found = self._programs.get(key)
                 if found is None:
-                    members, harness = self.members(step, direction), self.harnesses[step.harness]
-                    chosen = tuning.remembered(harness, members, direction, self.target, self.plan.chunk)
-                    found = tuning.program(harness, members, direction, self.target, self.plan.chunk, chosen)
-                    self._programs[key] = found
+                    found = self._programs[key] = tuning.composed(self, step, direction, self.target)
         return found
 
     def members(self, step: Step, direction: Direction) -> Sequence[Member]:
@@ -198,7 +195,8 @@ class Executable:
             port = self.graph.sources[node, stage.inputs[0]]
             source = self._on_host(port, values) if port in values else None
             array = source if isinstance(source, np.ndarray) else None
-            context = PrimeContext(array, self.plan.types[node], bound, count, missing=stage.missing_values())
+            missing, chunk = stage.missing_values(), self.plan.chunk
+            context = PrimeContext(array, self.plan.types[node], bound, count, missing=missing, chunk=chunk)
             state = dict(stage.prime_fused_forward_state(context))
             if state:
                 record.state[node] = state

@@ -106,6 +106,10 @@ class GroupProgram(ABC):
         """Run decompression from the tail's main output and the aux outputs; return the head's main input."""
 
 
+#: what a stage runs alone by, see `Stage.staged_kernel`: of its node, its ports' types, the target, the elements of a chunk
+StagedKernel = Callable[[str, Mapping[str, PortType], Target, int], GroupProgram]
+
+
 @dataclass(frozen=True)
 class Geometry:
     """One of the ways in which a harness can compile and run a chain. Archives do not depend on it, only speed does.

@@ -59,6 +59,7 @@ class Pipeline:
         self._graph: Graph | None = None
         self._executables: OrderedDict[tuple[str, str, str, int, str], Executable] = OrderedDict()
         self._recent: tuple[discovery.Registry, tuple[Any, ...], Executable] | None = None
+        self._recent_variant: tuple[tuple[Any, ...], Pipeline | None] | None = None
         self._lock = ForkLock()
 
     # -- building ------------------------------------------------------------------------------------------
@@ -158,8 +159,10 @@ class Pipeline:
         PipelineError
             Where an alternative or what stands in does not fit the pipeline.
         """
-        bound = None if dtype in CARRIED_AS else bound
-        mode, kind = mode_of(bound), carried(dtype)
+        mode, kind = mode_of(None if dtype in CARRIED_AS else bound), carried(dtype)
+        asked, recent = (discovery.registry(), mode, dtype, missing), self._recent_variant
+        if recent is not None and recent[0] == asked:
+            return recent[1] or self
         picked = chosen(self._alternatives, mode, kind)
         key = tuple((node, self._alternatives[node].index(a)) for node, a in picked.items()), kind, repr(missing)
         with self._lock.current:
@@ -174,8 +177,9 @@ class Pipeline:
                 while len(self._variants) > _PLANS_KEPT:
                     self._variants.popitem(last=False)
         pipe = self if found is None else found
-        if bound is not None and not pipe._serves(mode):
+        if mode != NO_BOUND and not pipe._serves(mode):
             check_served(pipe._nodes.items(), mode, dtype, _presets_that(lambda p: p._suited_for(mode, kind)._serves(mode, kind)))
+        self._recent_variant = None if missing else (asked, found)
         return pipe
 
     def _suited_for(self, mode: str, kind: str) -> Pipeline:
@@ -323,8 +327,7 @@ class Pipeline:
     ) -> Executable:
         """Return the plan for `dtype` with what runs it; the most recent ones are kept.
 
-        `chunk` is the archive chunk that an archive at hand states; default: what the stages' spans give. `allocation` is
-        ``"minimal"`` (the default) or ``"preallocate"``, see `briquette.arena`.
+        `chunk`: of the archive at hand; default: the spans'. `allocation`: ``"minimal"`` or ``"preallocate"``, see `arena`.
         """
         # what was asked last is likely asked again, and looking all of it up takes longer than a kernel's launch
         asked = (dtype, target, fusion, chunk, allocation, os.environ.get("BRIQUETTE_FUSION"))

@@ -25,7 +25,7 @@ class Step:
         In stream order. A ``numpy`` step of several nodes walks the stream in pieces that stay in cache.
     kind : {"fused", "kernel", "numpy"}
     harness : str
-        Empty for a ``numpy`` step.
+        Empty for a ``numpy`` step, and for a stage that brings its own program (`Stage.staged_kernel`).
     """
 
     nodes: tuple[str, ...]
@@ -145,5 +145,5 @@ def _step_words(step: Step) -> str:
     if step.kind == "fused":
         return f"fused by {step.harness}: {names}"
     if step.kind == "kernel":
-        return f"kernel of its own ({step.harness}): {names}"
+        return f"kernel of its own ({step.harness or 'the stage'}): {names}"
     return f"NumPy{', walked in pieces' if len(step.nodes) > 1 else ''}: {names}"

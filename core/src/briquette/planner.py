@@ -197,7 +197,10 @@ class _Planner:
         for node in chain:
             if node not in self.members:
                 spec, _ = declared(self.graph.nodes[node], self.direction)
-                what = "no device policy (fused_op)" if spec.fusable else "no role: UNFUSABLE, a barrier"
+                what = "no role: UNFUSABLE, a barrier"
+                if spec.fusable:
+                    own = self.graph.nodes[node].staged_kernel(self.direction, self.target.dialect) is not None
+                    what = "a kernel of its own (staged_kernel) and no policy" if own else "no device policy (fused_op)"
                 return "", f"{node} declares {what}"
         members = [self.members[n] for n in chain]
         common = [s for s in members[0].op.strategies if all(s in m.op.strategies for m in members)]
@@ -239,7 +242,8 @@ class _Planner:
     def _alone(self, node: str) -> Step:
         if self._refusal([node]) is None:
             return Step((node,), "kernel", self._harness([node]))
-        return Step((node,), "numpy")
+        own = self.target is not None and self.graph.nodes[node].staged_kernel(self.direction, self.target.dialect) is not None
+        return Step((node,), "kernel" if own else "numpy")
 
     def _why_apart(self, path: Sequence[str], start: int, cut: int, groups: Mapping[int, int]) -> str:
         if self.fusion == "off":

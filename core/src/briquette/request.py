@@ -43,11 +43,20 @@ def asked(
 ) -> tuple[Pipeline, Bound | None, Source, str | None]:
     """Return the pipeline for the input's type and the bound (`Pipeline.variant`), the bound, the input, and the target."""
     pipe = as_pipeline(pipeline)
-    bound = Bound(eb, mode) if eb is not None else pipe.bound
+    bound = _bound(eb, mode) if eb is not None else pipe.bound
     source, target = placed(x, target, stream)
     if source.dtype in CARRIED_AS:
         bound = None  # truth values come back as they are
     return pipe.variant(source.dtype, bound, missing_of(fill_value)), bound, source, target
+
+
+def _bound(eb: float, mode: str) -> Bound:
+    return _known_bound(eb, mode) if type(eb) is float and type(mode) is str else Bound(eb, mode)
+
+
+@lru_cache(maxsize=64)
+def _known_bound(eb: float, mode: str) -> Bound:
+    return Bound(eb, mode)
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from .errors import DeclarationError, PipelineError, UsageError
 from .params import Scalar
 from .ports import PortType, PortValue
 from .record import Bound
+
+if TYPE_CHECKING:
+    from .harness import Direction, StagedKernel
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class PrimeContext:
         What a target found out about the input in its own memory.
     missing : tuple of float
         What the stage's `missing_values` are: values that do not count.
+    chunk : int
+        Elements of an archive chunk; 0 where whoever primes does not say.
     """
 
     source: NDArray[Any] | None
@@ -44,6 +49,7 @@ class PrimeContext:
     count: int
     surveyed: Extent | None = None
     missing: tuple[float, ...] = ()
+    chunk: int = 0
 
     def extent(self) -> Extent:
         """Return smallest, largest and first finite value of the stage's input.
@@ -223,6 +229,13 @@ class Stage:
         """Return the stage that takes these for missing as well; None: it knows no missing values."""
         return None
 
+    def replaced_code(self, dtype: str) -> int | None:
+        """Return the code of `dtype` that a lossless stage may replace and does not give back; None (the default): there is none.
+
+        It stands for elements that come back by other means: those that the head of the chain keeps aside, say.
+        """
+        return None
+
     # -- the NumPy reference -------------------------------------------------------------------------------
 
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
@@ -267,6 +280,14 @@ class Stage:
     def inverse_fused_op(self) -> FusedOp | None:
         """The device policy for decompression; in lockstep with `fused_op` unless overridden."""
         return self.fused_op()
+
+    def staged_kernel(self, direction: Direction, dialect: str) -> StagedKernel | None:
+        """Return what makes the program by which the stage runs alone on targets of `dialect`, or None: as NumPy.
+
+        For a stage whose own passes over the data are no policy of a harness, a barrier that counts before it codes, say. It is
+        called as ``kernel(node, types, target, chunk)`` and composes and compiles its source as a harness does.
+        """
+        return None
 
     def fused_aux_outputs(self) -> tuple[str, ...]:
         """Outputs that leave a fused group beside the main path and stay materialized."""

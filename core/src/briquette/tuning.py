@@ -99,6 +99,18 @@ def program(
     return harness.program(members, direction, target, chunk, geometry)
 
 
+def composed(run: Executable, step: Step, direction: Direction, target: Target) -> GroupProgram:
+    """Return the program of a step: that of its harness, at the geometry that is remembered, or the one its stage brings."""
+    chunk = run.plan.chunk
+    if step.harness:
+        members, harness = run.members(step, direction), run.harnesses[step.harness]
+        return program(harness, members, direction, target, chunk, remembered(harness, members, direction, target, chunk))
+    (node,) = step.nodes
+    kernel = run.graph.nodes[node].staged_kernel(direction, target.dialect)
+    assert kernel is not None  # the planner has asked
+    return kernel(node, run.plan.types[node], target, chunk)
+
+
 def remembered(harness: Harness, members: Sequence[Member], direction: Direction, target: Target, chunk: int) -> Geometry | None:
     """Return the geometry that was found fastest here; None where nothing was measured, or BRIQUETTE_TUNE is 0."""
     if discovery.settings().tune is False or Cache.from_environment().get(_any_key()) is None:
@@ -169,6 +181,8 @@ def tune(run: Executable, flat: Any, bound: Bound | None, threads: int, again: b
 def _tuned(
     run: Executable, step: Step, direction: Direction, flat: Any, bound: Bound | None, threads: int, again: bool
 ) -> Choice | None:
+    if not step.harness:  # a stage's own program has one form
+        return None
     harness, members, target, chunk = run.harnesses[step.harness], run.members(step, direction), run.target, run.plan.chunk
     assert target is not None
     candidates = harness.geometries(members, direction, target, chunk)

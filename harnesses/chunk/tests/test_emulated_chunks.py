@@ -80,6 +80,30 @@ def test_heads_keep_values_aside(toys: Any, emulated: list[str], dtype: str, siz
             assert out.tobytes() == restored.tobytes(), (n, bound)
 
 
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 16384), ("float32", 4096), ("float64", 16384), ("float64", 8192)])
+@pytest.mark.parametrize("mode", ["abs", "rel", "pwrel"])
+def test_heads_without_a_side_stream(toys: Any, emulated: list[str], mode: Any, dtype: str, size: int) -> None:
+    head = "in-place-log-quantizer" if mode == "pwrel" else "in-place-quantizer"
+    planes = f', word = 0 }}\n[[stage]]\nuse = "zero-elimination"\nparams = {{ chunk_bytes = {size}, levels = 4, planes = '
+    planes += f"{8 * np.dtype(dtype).itemsize} }}\n"
+    text = f'[[stage]]\nuse = "{head}"\n' + stage("chunk-difference", chunk_bytes=size) + stage("zigzag")
+    pipe = bq.Pipeline.from_toml(text + f'[[stage]]\nuse = "bit-shuffle"\nparams = {{ chunk_bytes = {size}{planes}')
+    for n in (1, 700, 9000):
+        x = field(n, dtype)
+        if n > 1:
+            x[::97], x[n // 2 : n // 2 + 100], x[7], x[9] = np.nan, np.inf, 3e38, -0.0
+        for eb in (1e-3, 1e-9):
+            bound = Bound(eb, mode)
+            expected, restored = reference(pipe, x, bound)
+            run = pipe.executable(dtype, "host", "auto")
+            assert len(run.plan.forward.groups[0]) == 5
+            record, values = run.forward(x, bound, 1)
+            assert as_bytes(values) == as_bytes(expected), (n, bound)
+            out = np.full_like(x, 77)
+            run.inverse(dict(expected), record, n, 1, out)
+            assert out.tobytes() == restored.tobytes(), (n, bound)
+
+
 def test_damage_is_found(toys: Any, emulated: list[str]) -> None:
     run = pipeline("int32", 4096, 4).executable("int32", "host", "auto")
     x: NDArray[Any] = np.zeros(1500, np.int32)

@@ -16,12 +16,19 @@ from briquette_lc.elimination import RepetitionElimination, ZeroElimination
 LEVELS: tuple[int | str, ...] = (0, 1, 2, 3, 4, "adaptive")
 ELIMINATIONS = (ZeroElimination, RepetitionElimination, AdaptiveZeroElimination, AdaptiveRepetitionElimination)
 PACKINGS = (Clog, HybridClog)
+#: word, levels, planes
+PLANES: tuple[tuple[int, int | str, int], ...] = (
+    *((1, 4, planes) for planes in (8, 16, 32, 64)),
+    *((word, 2, 64) for word in (2, 4, 8)),
+    *((1, levels, 32) for levels in (0, 1, "adaptive")),
+)
 KINDS = ("zero", "random", "sparse", "runs", "walk", "small", "leading", "mixed")
 
 
 def coders(chunk: int) -> list[Any]:
-    """Return every coder with every word size and every choice of levels."""
+    """Return every coder with every word size and every choice of levels, and planes of every number."""
     found: list[Any] = [c(chunk, w, levels) for c in ELIMINATIONS for w in (1, 2, 4, 8) for levels in LEVELS]
+    found += [c(chunk, w, levels, planes) for c in ELIMINATIONS[:2] for w, levels, planes in PLANES]
     return found + [c(chunk_bytes=chunk, word=w) for c in PACKINGS for w in (1, 2, 4, 8)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lc_data import ELIMINATIONS, KINDS, PACKINGS, coders, damaged, made, padded
+from lc_data import ELIMINATIONS, KINDS, PACKINGS, PLANES, coders, damaged, made, padded
 from lc_policies import Policies, build
 
 from briquette.errors import ArchiveError
@@ -36,6 +36,7 @@ def native(folder: Path) -> Policies:
     """Coders by one lane, for this processor, as the host target compiles them."""
     words = ((1, 2), (1, 0), (2, 2), (2, "adaptive"))
     stages = [c(4096, w, levels) for c in ELIMINATIONS[:2] for w, levels in words]
+    stages += [c(4096, w, levels, planes) for c in ELIMINATIONS[:2] for w, levels, planes in PLANES]
     return build(folder / "native", stages, options=["-march=native"])
 
 
@@ -43,6 +44,7 @@ def spread() -> list[Any]:
     """Coders for several lanes: each kind with each word size, the levels by turns; the largest chunk once a kind."""
     small: list[Any] = [c(4096, w, levels) for c in ELIMINATIONS for w, levels in ((1, 2), (2, "adaptive"), (4, 1), (8, 3))]
     large: list[Any] = [c(chunk_bytes=16384, word=1) for c in (*ELIMINATIONS, *PACKINGS)]
+    small += [c(4096, w, levels, planes) for c in ELIMINATIONS[:2] for w, levels, planes in PLANES]
     return [*small, *(c(chunk_bytes=4096, word=w) for c in PACKINGS for w in (1, 2, 4, 8)), *large]
 
 

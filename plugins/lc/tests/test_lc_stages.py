@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lc_data import ELIMINATIONS, KINDS, PACKINGS, coders, made
+from lc_data import ELIMINATIONS, KINDS, PACKINGS, PLANES, coders, made
 
 import briquette as bq
 from briquette.declare import FusionAccess
@@ -38,11 +38,13 @@ def bitmap(flags: list[bool]) -> bytes:
     return sum(int(f) << i for i, f in enumerate(flags)).to_bytes(-(-len(flags) // 8), "little")
 
 
-def coded_bitmap(flags: list[bool], levels: int | str) -> bytes:
+def coded_bitmap(flags: list[bool], levels: int | str, lag: int = 0) -> bytes:
     forms, level, kept = [], bitmap(flags), b""
-    for _ in range(5):
+    for depth in range(5):
         forms.append(level + kept)
-        changed = differing(level)
+        if depth == 0 and lag:
+            level = bytes(b ^ a for a, b in zip(bytes(lag) + level, level, strict=False))
+        changed = [b != 0 for b in level] if depth == 0 and lag else differing(level)
         level, kept = bitmap(changed), bytes(b for b, c in zip(level, changed, strict=True) if c) + kept
     if isinstance(levels, int):
         return forms[levels]
@@ -63,7 +65,8 @@ def reference(stage: Any, data: bytes) -> bytes | None:
     if isinstance(stage, (ZeroElimination, RepetitionElimination)):
         flags = differing(words) if isinstance(stage, RepetitionElimination) else [x != 0 for x in words]
         kept = b"".join(x.to_bytes(w, "little") for x, f in zip(words, flags, strict=True) if f)
-        return aligned(coded_bitmap(flags, stage.levels), w) + kept + rest
+        lag = stage.chunk_bytes // 8 // w // stage.planes if stage.planes else 0
+        return aligned(coded_bitmap(flags, stage.levels, lag), w) + kept + rest
     if isinstance(stage, (AdaptiveZeroElimination, AdaptiveRepetitionElimination)):
         before = [0, *words] if isinstance(stage, AdaptiveRepetitionElimination) else [0] * n
         marks = [x ^ b for x, b in zip(words, before, strict=False)]
@@ -86,7 +89,7 @@ def reference(stage: Any, data: bytes) -> bytes | None:
     return head + body + rest
 
 
-@pytest.mark.parametrize("stage", coders(4096), ids=lambda s: f"{s.name}-{s.word}-{getattr(s, 'levels', '')}")
+@pytest.mark.parametrize("stage", coders(4096), ids=lambda s: "-".join(map(str, s.parameters().values())) + s.name)
 def test_bytes_are_those_of_the_format_page(stage: Any) -> None:
     for i, size in enumerate((0, 1, 7, 8, 9, 64, 100, 263, 600)):
         data = made(KINDS[(i + stage.word) % len(KINDS)], size, i, stage.word)
@@ -179,7 +182,7 @@ def test_declarations_and_value_semantics() -> None:
         assert (spec.access, spec.span, spec.unit) == (FusionAccess.SEGMENT_CODEC, 8192, "bytes")
         assert pickle.loads(pickle.dumps(stage)) == stage == type(stage).from_parameters(stage.parameters())
         names.add(stage.fused_op().qualified)
-    assert len(names) == 4 * 4 * 6 + 2 * 4
+    assert len(names) == 4 * 4 * 6 + 2 * 4 + 2 * len(PLANES)
     assert "::briquette_lc::ZeroElimination1L2" in names
     assert TupleOrder(word=8, size=3).fused_op().qualified == "::briquette_lc::TupleOrder8x3"
 

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,9 @@ PER_LANE: Final = 32
 (WORDS, KEPT, SIDE_WORDS, FLAG, FOUND, DONE, EXTENT, TILE_WORDS) = (0, 1, 2, 3, 4, 7, 8, 12)
 _HEAD: Final = 13
 _PARAMS_AT: Final = 8 * _HEAD + 32 - 8 * _HEAD % 32
+
+#: bytes that the survey's block sets to zero as fast as the driver does
+_SURVEY_CLEARS: Final = 1 << 15
 
 _SIZE: Final = np.dtype(np.uint32)
 _OFFSET: Final = np.dtype(np.uint64)
@@ -104,27 +107,59 @@ class Side:
     slots: list[int]
 
 
+class Places(NamedTuple):
+    """Where in one allocation a run of so many chunks has what, in bytes: each allocation is a call of the driver, and another
+    one when it is freed.
+
+    `cleared` bytes are zero at the start. Tables are the block offsets and chunk sizes of the coder's payload and, where they
+    leave the group, of the tiles; `room` and `tiles_room` are words.
+    """
+
+    chunks: int
+    main_at: int
+    tiles_main_at: int
+    warps_at: int
+    cleared: int
+    kept_at: int
+    tables_at: int
+    words_at: int
+    room: int
+    tiles_at: int
+    tile_words_at: int
+    tiles_room: int
+    end: int
+
+    @classmethod
+    def of(cls, parts: Composition, chunks: int) -> Places:
+        main_at = _PARAMS_AT + _up(max(parts.param_bytes, 16), 32)
+        tiles_main_at = main_at + 8 * (chunks + 1)
+        warps_at = tiles_main_at + (8 * (chunks + 1) if parts.tiles_sink else 0)
+        cleared = _up(warps_at + (4 * chunks if parts.side else 0), 8)
+        kept_at = _up(cleared, 32)
+        tables_at = _up(kept_at + (4 * chunks * LANES if parts.side else 0), 256)
+        words_at = _up(tables_at + 8 * _blocks(chunks) + 4 * chunks, 256)
+        room = chunks * parts.most_words
+        tiles_at = _up(words_at + 4 * room, 256)
+        tile_words_at, tiles_room = _up(tiles_at + 8 * _blocks(chunks) + 4 * chunks, 256), chunks * parts.most_tile_words
+        end = tile_words_at + 4 * tiles_room if parts.tiles_sink else words_at + 4 * room if parts.coder else tables_at
+        places = main_at, tiles_main_at, warps_at, cleared, kept_at, tables_at, words_at, room
+        return cls(chunks, *places, tiles_at, tile_words_at, tiles_room, end)
+
+
 @dataclass(eq=False, slots=True)
 class Enqueued:
     """What one compression run has put into its stream, before anything is known of it on the host.
 
-    `control` is all the memory of the run but that of its side stream: its head is the control block, `tables_at` is where block
-    offsets and chunk sizes lie in it, `tiles_at` where those of the tiles do that leave the group. `head` is what the kernels
-    have written to the control block's head.
+    `control` is all the memory of the run but that of its side stream: its head is the control block, the rest lies at `places`.
+    `head` is what the kernels have written to the control block's head.
     """
 
     session: Any
     source: Any
     run: GroupRun
     control: Any
-    cleared: int
-    warps_at: int
-    kept_at: int
-    tables_at: int
+    places: Places
     slots: list[int]
-    words: Any = None
-    tiles_at: int = 0
-    tile_words: Any = None
     side: Side | None = None
     head: bytes = b""
 
@@ -144,6 +179,7 @@ class CudaProgram(GroupProgram):
 
     def __init__(self, parts: Composition, direction: Direction, target: Any, source: KernelSource | None = None) -> None:
         self._parts = parts
+        self._places: Places | None = None
         self._nodes = tuple(m.node for m in parts.members)
         self._target = target
         self._shared = shared_bytes(parts)
@@ -169,12 +205,14 @@ class CudaProgram(GroupProgram):
     def capacity(self, work: Enqueued) -> dict[NodePort, Placed]:
         """Return a run's values with all the room they have, for kernels that are told the sizes on the device."""
         tail, chunks = self._parts.members[-1], work.run.chunks
-        main = self._main(work, work.words.size)
+        at = work.places
+        main = self._main(work, at.room, _tables(work.session, chunks, work.control, at.tables_at))
         found = {(tail.node, tail.stage.outputs[0]): main}
         if self._parts.side is not None and work.side is not None:
-            found[self._parts.side] = _placed(work.session, chunks, work.side.tables, 0, work.side.words, work.side.words.size)
+            sizes, blocks = _tables(work.session, chunks, work.side.tables)
+            found[self._parts.side] = Placed(sizes, work.side.words, blocks)
         if self._parts.tiles_sink is not None:
-            found[self._parts.tiles_sink] = self._tiles(work, work.tile_words.size)
+            found[self._parts.tiles_sink] = self._tiles(work, at.tiles_room)
         return found
 
     # -- compression ---------------------------------------------------------------------------------------
@@ -192,43 +230,30 @@ class CudaProgram(GroupProgram):
 
     def prepare(self, session: Any, source: Any, run: GroupRun) -> Enqueued:
         """Take the memory of a run; nothing is launched."""
-        parts, chunks = self._parts, run.chunks
-        main_at = _PARAMS_AT + _up(max(parts.param_bytes, 16), 32)
-        tiles_main_at = main_at + 8 * (chunks + 1)
-        warps_at = tiles_main_at + (8 * (chunks + 1) if parts.tiles_sink else 0)
-        cleared = warps_at + (4 * chunks if parts.side else 0)
-        kept_at = _up(cleared, 32)
-        # one allocation for all: each is a call of the driver here, and another one when it is freed
-        tables_at = _up(kept_at + (4 * chunks * LANES if parts.side else 0), 256)
-        words_at = _up(tables_at + 8 * _blocks(chunks) + 4 * chunks, 256)
-        room = chunks * parts.most_words
-        tiles_at = _up(words_at + 4 * room, 256)
-        tile_words_at, tiles_room = _up(tiles_at + 8 * _blocks(chunks) + 4 * chunks, 256), chunks * parts.most_tile_words
-        end = tile_words_at + 4 * tiles_room if parts.tiles_sink else words_at + 4 * room if parts.coder else tables_at
-        control = session.memory(end)
+        parts, chunks, at = self._parts, run.chunks, self._places
+        if at is None or at.chunks != chunks:
+            at = self._places = Places.of(parts, chunks)  # the next run is likely one of as many
+        control = session.memory(at.end)
         base = control.pointer
-        count = 18 if parts.tiles_sink else 12
-        work = Enqueued(session, source, run, control, cleared, warps_at, kept_at, tables_at, [0] * count)
-        slots = work.slots
+        slots = [0] * (18 if parts.tiles_sink else 12)
         slots[:4] = source.pointer, run.count, base + _PARAMS_AT, run.out.pointer if run.out is not None else 0
         if parts.coder:
-            tables = base + tables_at
-            work.words = session.array(room, _SIZE, control, words_at)
-            slots[4:9] = tables + 8 * _blocks(chunks), base + words_at, tables, room, base + main_at
+            tables = base + at.tables_at
+            slots[4:9] = tables + 8 * _blocks(chunks), base + at.words_at, tables, at.room, base + at.main_at
         if parts.side:
-            slots[9:11] = base + kept_at, base + warps_at
-        slots[11] = work.at(WORDS)
+            slots[9:11] = base + at.kept_at, base + at.warps_at
+        slots[11] = base + 8 * WORDS
         if parts.tiles_sink:
-            tables, work.tiles_at = base + tiles_at, tiles_at
-            work.tile_words = session.array(tiles_room, _SIZE, control, tile_words_at)
-            slots[12:16] = tables + 8 * _blocks(chunks), base + tile_words_at, tables, tiles_room
-            slots[16:18] = base + tiles_main_at, work.at(TILE_WORDS)
-        return work
+            tables = base + at.tiles_at
+            slots[12:16] = tables + 8 * _blocks(chunks), base + at.tile_words_at, tables, at.tiles_room
+            slots[16:18] = base + at.tiles_main_at, base + 8 * TILE_WORDS
+        return Enqueued(session, source, run, control, at, slots)
 
     def start(self, work: Enqueued) -> None:
         """Launch a prepared run, and the side stream's kernel where its memory has been taken too."""
         session, chunks = work.session, work.run.chunks
-        session.zero(work.control.pointer, work.cleared)
+        if not self._survey_clears(work):
+            session.zero(work.control.pointer, work.places.cleared)
         self._resolve(work, work.at(0) + _PARAMS_AT)
         if chunks:
             session.launch(self._module, "briquette_forward", chunks, self._shared, work.slots)
@@ -244,7 +269,7 @@ class CudaProgram(GroupProgram):
         tables = session.memory(8 * _blocks(chunks) + 4 * chunks)
         sizes = tables.pointer + 8 * _blocks(chunks)
         words, lookback = session.array(room, "uint32"), session.memory(8 * (chunks + 1))
-        kept, warps = work.at(0) + work.kept_at, work.at(0) + work.warps_at
+        kept, warps = work.at(0) + work.places.kept_at, work.at(0) + work.places.warps_at
         addresses = [work.source.pointer, work.run.count, kept, warps, sizes, words.pointer]
         addresses += [tables.pointer, room, lookback.pointer, work.at(SIDE_WORDS)]
         return Side(tables, words, lookback, addresses)
@@ -256,18 +281,19 @@ class CudaProgram(GroupProgram):
 
     def collect(self, work: Enqueued) -> dict[NodePort, PortValue]:
         """Wait for a run, write the members' state to the record, and return the values it made."""
-        parts, run, session = self._parts, work.run, work.session
+        parts, run, session, at = self._parts, work.run, work.session, work.places
+        # what can be done while the device works is done now
+        tables = _tables(session, at.chunks, work.control, at.tables_at) if parts.coder else None
+        self._state_later(work)
         work.head = session.peek(work.control.pointer, 8 * _HEAD)
-        if run.open_sink is None:
-            self._state_later(work)
-        else:
-            self._state(work)
+        if run.open_sink is not None:
+            _ = run.record.state
         if any(any(session.peek(work.at(0) + _PARAMS_AT + at, 4)) for at in parts.reports):
             return self._by_reference(work)
         found: dict[NodePort, Any] = {}
         tail = parts.members[-1]
-        if parts.coder:
-            found[tail.node, tail.stage.outputs[0]] = self._deliver(session, self._main(work, work.found(WORDS)), run)
+        if tables is not None:
+            found[tail.node, tail.stage.outputs[0]] = self._deliver(session, self._main(work, work.found(WORDS), tables), run)
         else:
             found[tail.node, tail.stage.outputs[0]] = run.out
         if parts.tiles_sink is not None:
@@ -276,14 +302,18 @@ class CudaProgram(GroupProgram):
             found[parts.side] = self._aside(work)
         return found
 
-    def _main(self, work: Enqueued, used: int) -> Placed:
+    def _main(self, work: Enqueued, used: int, tables: Tables) -> Placed:
         """Return the coder's value, which has `used` words."""
-        return _placed(work.session, work.run.chunks, work.control, work.tables_at, work.words, used, work.control, self._nodes)
+        words = work.session.array(used, _SIZE, work.control, work.places.words_at)
+        return Placed(tables[0], words, tables[1], work.control, self._nodes)
 
     @staticmethod
     def _tiles(work: Enqueued, used: int) -> Placed:
         """Return the value of the tiles' own port."""
-        return _placed(work.session, work.run.chunks, work.control, work.tiles_at, work.tile_words, used)
+        at = work.places
+        words = work.session.array(used, _SIZE, work.control, at.tile_words_at)
+        sizes, blocks = _tables(work.session, at.chunks, work.control, at.tiles_at)
+        return Placed(sizes, words, blocks)
 
     def _by_reference(self, work: Enqueued) -> dict[NodePort, PortValue]:
         """Do a run over that held codes which a policy of the group cannot carry, by the members' NumPy forms."""
@@ -304,6 +334,14 @@ class CudaProgram(GroupProgram):
                 found[node, name] = Chunked(sink.sizes, sink.words[: value.words.size])
         return found
 
+    def _surveys_all(self, bound: Bound | None) -> bool:
+        """Whether the survey looks at all of the data, not just for the first finite value."""
+        return not self._parts.resolves or (bound is not None and bound.mode == "rel")
+
+    def _survey_clears(self, work: Enqueued) -> bool:
+        """Whether the survey is one block, and sets to zero what a run wants so."""
+        return self._parts.head is not None and not self._surveys_all(work.run.bound) and work.places.cleared <= _SURVEY_CLEARS
+
     def _resolve(self, work: Enqueued, params: int) -> None:
         """Bring the parameters to the device: resolved there, or here from what a survey of the data found."""
         parts, run, session, source = self._parts, work.run, work.session, work.source
@@ -311,11 +349,11 @@ class CudaProgram(GroupProgram):
             self._state(work)
             session.send(params, parts.param_block(run.record) or bytes(16))
             return
-        relative = run.bound is not None and run.bound.mode == "rel"
         eb = struct.unpack("<Q", struct.pack("<d", run.bound.eb if run.bound is not None else 0.0))[0]
-        surveys_all = relative or not parts.resolves
+        surveys_all = self._surveys_all(run.bound)
         slots = [source.pointer, run.count, work.at(FOUND), work.at(DONE), work.at(EXTENT), params, eb, int(surveys_all)]
         slots += [*parts.missing, *parts.missing[:1] * MISSING, *[0] * MISSING][:MISSING]
+        slots += [work.at(0), work.places.cleared // 8 if self._survey_clears(work) else 0]
         grid = min(8 * session.multiprocessors(), max(1, run.count // (LANES * 16))) if surveys_all else 1
         session.launch(self._module, "briquette_survey", grid, 0, slots)
         if not parts.resolves:
@@ -330,9 +368,10 @@ class CudaProgram(GroupProgram):
 
     def _state_later(self, work: Enqueued) -> None:
         """The same when somebody asks for the state."""
-        head, run, parts = work.head or bytes(8 * _HEAD), work.run, self._parts
+        run, parts = work.run, self._parts
 
         def fill(state: dict[str, dict[str, Any]]) -> None:
+            head = work.head or bytes(8 * _HEAD)
             lo, hi, first, some = struct.unpack_from(f"<3{parts.stated}d", head, 8 * EXTENT)
             found = Extent(lo, hi, first, bool(some))
             for member in parts.members:
@@ -370,7 +409,8 @@ class CudaProgram(GroupProgram):
             side = self.prepare_side(work, count)
             self.start_side(work, side)
             work.head = session.peek(work.control.pointer, 8 * _HEAD)
-        return _placed(session, chunks, side.tables, 0, side.words, work.found(SIDE_WORDS))
+        sizes, blocks = _tables(session, chunks, side.tables)
+        return Placed(sizes, side.words[: work.found(SIDE_WORDS)], blocks)
 
     # -- decompression -------------------------------------------------------------------------------------
 
@@ -447,18 +487,14 @@ class CudaProgram(GroupProgram):
         return placed
 
 
-def _placed(
-    session: Any, chunks: int, tables: Any, at: int, words: Any, used: int, control: Any = None, nodes: tuple[str, ...] = ()
-) -> Placed:
-    """Return what a kernel has written: block offsets and sizes, from byte `at` of `tables` on, and the words used of `words`."""
+#: chunk sizes and block offsets in device memory
+Tables = tuple[Any, Any]
+
+
+def _tables(session: Any, chunks: int, memory: Any, at: int = 0) -> Tables:
+    """Return the tables a kernel writes, from byte `at` of `memory` on."""
     blocks = _blocks(chunks)
-    return Placed(
-        session.array(chunks, _SIZE, tables, at + 8 * blocks),
-        words[:used],
-        session.array(blocks, _OFFSET, tables, at),
-        control,
-        nodes,
-    )
+    return session.array(chunks, _SIZE, memory, at + 8 * blocks), session.array(blocks, _OFFSET, memory, at)
 
 
 def _blocks(chunks: int) -> int:

@@ -24,9 +24,9 @@ def check_levels(stage: str, levels: object) -> None:
     raise PipelineError(f"levels = {levels!r} of stage {stage!r} must be {ADAPTIVE!r} or an integer from 0 to {DEEPEST}")
 
 
-def suffix(levels: int | str) -> str:
-    """Return how the type names of policies say `levels`."""
-    return "A" if levels == ADAPTIVE else f"L{levels}"
+def suffix(levels: int | str, planes: int = 0) -> str:
+    """Return how the type names of policies say `levels`, and the number of planes."""
+    return ("A" if levels == ADAPTIVE else f"L{levels}") + (f"P{planes}" if planes else "")
 
 
 def repeats_not(values: NDArray[Any]) -> Flags:
@@ -42,13 +42,23 @@ def repeat(flags: Flags, kept: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate((np.zeros(1, kept.dtype), kept))[np.cumsum(flags)]
 
 
-def encode(flags: Flags, levels: int | str) -> Bytes:
-    """Return the coded form of a bitmap; "adaptive" `levels` are those that take fewest bytes, ties to the lowest."""
+def encode(flags: Flags, levels: int | str, lag: int = 0) -> Bytes:
+    """Return the coded form of a bitmap; "adaptive" `levels` are those that take fewest bytes, ties to the lowest.
+
+    With a `lag` the bitmap's own bytes count as repeated where they are those `lag` bytes before, and what is kept of them is
+    what differs.
+    """
     most = DEEPEST if isinstance(levels, str) else levels
     bitmaps, kept = [np.packbits(flags, bitorder="little")], []
-    for _ in range(most):
-        changed = repeats_not(bitmaps[-1])
-        kept.append(bitmaps[-1][changed])
+    for level in range(most):
+        bytes_ = bitmaps[-1]
+        if level == 0 and lag:
+            bytes_ = bytes_.copy()
+            bytes_[lag:] ^= bitmaps[0][:-lag]
+            changed: Flags = bytes_ != 0
+        else:
+            changed = repeats_not(bytes_)
+        kept.append(bytes_[changed])
         bitmaps.append(np.packbits(changed, bitorder="little"))
     if not isinstance(levels, str):
         return np.concatenate((bitmaps[most], *kept[::-1]))
@@ -57,7 +67,7 @@ def encode(flags: Flags, levels: int | str) -> Bytes:
     return np.concatenate((np.array([depth], np.uint8), bitmaps[depth], *kept[:depth][::-1]))
 
 
-def decode(coded: Reader, count: int, levels: int | str) -> Flags:
+def decode(coded: Reader, count: int, levels: int | str, lag: int = 0) -> Flags:
     """Return a bitmap of `count` bits as booleans; raise `ArchiveError` for what `encode` never writes."""
     depth = int(coded.take(1)[0]) if isinstance(levels, str) else levels
     if depth > DEEPEST:
@@ -68,8 +78,17 @@ def decode(coded: Reader, count: int, levels: int | str) -> Flags:
     bitmap = coded.take(-(-bits[depth] // 8))
     for level in range(depth, 0, -1):
         flags = _flags(bitmap, bits[level])
-        bitmap = repeat(flags, coded.take(int(np.count_nonzero(flags))))
+        kept = coded.take(int(np.count_nonzero(flags)))
+        bitmap = _rows_added(flags, kept, lag) if level == 1 and lag else repeat(flags, kept)
     return _flags(bitmap, count)
+
+
+def _rows_added(flags: Flags, kept: Bytes, lag: int) -> Bytes:
+    """Undo the elimination of bytes that are those `lag` before."""
+    rows = np.zeros(-(-flags.size // lag) * lag, np.uint8)
+    rows[: flags.size][flags] = kept
+    bitmap: Bytes = np.bitwise_xor.accumulate(rows.reshape(-1, lag), axis=0).reshape(-1)[: flags.size]
+    return bitmap
 
 
 def _flags(bitmap: Bytes, count: int) -> Flags:

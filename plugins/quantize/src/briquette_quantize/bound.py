@@ -27,7 +27,11 @@ def largest_code(code: np.dtype[Any], dtype: np.dtype[Any]) -> float:
     return toward_zero(np.iinfo(code).max, dtype)
 
 
-def step_for(eb: float, magnitude: float | None, dtype: np.dtype[Any]) -> tuple[float, float]:
+#: the least share that is given up where the largest magnitude is known
+_LEAST: Final = 2.0**-12
+
+
+def step_for(eb: float, magnitude: float | None, dtype: np.dtype[Any], close: bool = False) -> tuple[float, float]:
     """Return the quantization step and its inverse, both 0 where either is zero or not finite.
 
     Parameters
@@ -41,14 +45,20 @@ def step_for(eb: float, magnitude: float | None, dtype: np.dtype[Any]) -> tuple[
         bound below half its unit, half the step is a power of two, which has this property for every magnitude.
     dtype : dtype
         The data's type.
+    close : bool, optional
+        Where the magnitude is known, give up no more than float32 arithmetic needs for the largest code: 2**-21 for each bound
+        that the magnitude is long, at least 2**-12 and at most the usual 2**-7. Not for 16-bit types.
     """
+    shrink = _SHRINK
+    if close and magnitude is not None and dtype.itemsize > 2 and eb > 0.0:
+        shrink = 1.0 - min(max(magnitude / eb * 2.0**-21, _LEAST), 2.0**-7)
     if dtype.itemsize == 2:
         margin = _aligned(eb, magnitude, dtype)
     else:
         margin = eb if magnitude is None else eb - _ulp(magnitude, dtype) / 2.0
     if not margin > 0.0:
         margin = eb
-    step = 2.0 * margin * _SHRINK
+    step = 2.0 * margin * shrink
     inverse = 1.0 / step if step > 0.0 else 0.0
     if not (0.0 < step < math.inf and 0.0 < inverse < math.inf):
         return 0.0, 0.0

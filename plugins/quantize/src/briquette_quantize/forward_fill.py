@@ -48,6 +48,10 @@ class ForwardFill(Stage):
             raise PipelineError(f"stage {self.name!r} takes signed 16-, 32- or 64-bit codes, not {inputs['in']}")
         return {"out": inputs["in"]}
 
+    def replaced_code(self, dtype: str) -> int:
+        """The mark: what it stood for comes back through the quantizer's outliers."""
+        return int(np.iinfo(dtype).min)
+
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Fill codes ``in``, shape (count,), to ``out`` of the same shape and type."""
         codes: NDArray[Any] = np.asarray(inputs["in"])

@@ -95,9 +95,10 @@ class IntegerQuantizer(Stage):
         return FusionSpec(FusionAccess.ELEMENTWISE, 1)
 
     def fused_op(self) -> FusedOp:
-        """The warp-register policy ``IntegerQuantizer``."""
+        """The policy ``IntegerQuantizer``, which serves both harnesses."""
         geometry = {"head": 1, "resolves": 1}
-        return FusedOp("warp-register", "IntegerQuantizer", "briquette_quantize/cuda/integer.cuh", _PARAMS, geometry)
+        strategies = ("warp-register", "chunk-cooperative")
+        return FusedOp(strategies, "IntegerQuantizer", "briquette_quantize/cuda/integer.cuh", _PARAMS, geometry)
 
     def fused_params(self, state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> Mapping[str, Scalar]:
         """Return the policy's parameters: step and bound, the reciprocal of the step, and the codes at the type's ends."""

@@ -105,23 +105,14 @@ class LinearQuantizer(Stage):
         mapping
             ``eb`` (absolute bound), ``quant_step``, ``inverse_step``, ``fill_code``, and ``range`` for range-relative bounds.
         """
-        if ctx.bound is None:
-            raise PipelineError(f"stage {self.name!r} needs an error bound; give eb=")
+        state, first = primed(ctx, self.name)
+        eb, step, inverse = (_not_negative(state, name) for name in ("eb", "quant_step", "inverse_step"))
         dtype, code = ctx.types["in"].numpy, ctx.types["codes"].numpy
-        state: dict[str, Scalar] = {}
-        if ctx.bound.mode == "rel":
-            over = ctx.extent()
-            state["range"], eb = bounds.range_bound(ctx.bound.eb, over)
-            first: float | None = over.first
-            step, inverse = step_for(eb, over.magnitude, dtype)
-        else:
-            eb, first = ctx.bound.eb, ctx.first_finite()
-            step, inverse = step_for(eb, None, dtype)
         fill = 0
         if first is not None:
             with np.errstate(all="ignore"):
                 fill = int(_rule(eb, step, inverse, 0, dtype, code).quantize(np.array([first], dtype))[0][0])
-        return {**state, "eb": eb, "quant_step": step, "inverse_step": inverse, "fill_code": fill}
+        return {**state, "fill_code": fill}
 
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Quantize ``in``, shape (count,), into ``codes`` and ``outliers``."""
@@ -160,21 +151,31 @@ class LinearQuantizer(Stage):
 
     def fused_params(self, state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> Mapping[str, Scalar]:
         """Return the policy's parameters: the state, and what follows from it for both widths."""
-        eb, step, inverse, fill, dtype, code = _resolved(state, types)
-        computed = _F32 if dtype.itemsize == 2 else dtype
-        with np.errstate(over="ignore", under="ignore"):
-            step32, inverse32 = float(np.float32(step)), float(np.float32(inverse))
-        return {
-            "inverse": inverse,
-            "step": step,
-            "inverse32": inverse32,
-            "step32": step32,
-            "bound": toward_zero(eb, computed),
-            "limit": largest_code(code, computed),
-            "bound32": toward_zero(eb, _F32),
-            "limit32": largest_code(code, _F32),
-            "fill": fill,
-        }
+        return params_of(*_resolved(state, types))
+
+
+def primed(ctx: PrimeContext, name: str, close: bool = False) -> tuple[dict[str, Scalar], float | None]:
+    """Resolve the bound and the step of the linear quantizer `name`; `close` as for `step_for`.
+
+    Returns
+    -------
+    state : dict
+        ``eb``, ``quant_step``, ``inverse_step``, and ``range`` for range-relative bounds.
+    first : float or None
+        The first finite value, where there is one.
+    """
+    if ctx.bound is None:
+        raise PipelineError(f"stage {name!r} needs an error bound; give eb=")
+    dtype, state = ctx.types["in"].numpy, dict[str, Scalar]()
+    if ctx.bound.mode == "rel":
+        over = ctx.extent()
+        state["range"], eb = bounds.range_bound(ctx.bound.eb, over)
+        first: float | None = over.first
+        step, inverse = step_for(eb, over.magnitude, dtype, close)
+    else:
+        eb, first = ctx.bound.eb, ctx.first_finite()
+        step, inverse = step_for(eb, None, dtype)
+    return {**state, "eb": eb, "quant_step": step, "inverse_step": inverse}, first
 
 
 def _not_negative(state: Mapping[str, Scalar], name: str) -> float:
@@ -197,22 +198,53 @@ def _resolved(state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> _Re
     return eb, step, inverse, fill, types["in"].numpy, code
 
 
+def params_of(
+    eb: float, step: float, inverse: float, fill: int, dtype: np.dtype[Any], code: np.dtype[Any], most: int | None = None
+) -> dict[str, Scalar]:
+    """Return the parameters of the policy ``LinearQuantizer``; `most` as for `_rule`."""
+    computed = _F32 if dtype.itemsize == 2 else dtype
+    limits = [largest_code(code, d) if most is None else toward_zero(most, d) for d in (computed, _F32)]
+    with np.errstate(over="ignore", under="ignore"):
+        step32, inverse32 = float(np.float32(step)), float(np.float32(inverse))
+    return {
+        "inverse": inverse,
+        "step": step,
+        "inverse32": inverse32,
+        "step32": step32,
+        "bound": toward_zero(eb, computed),
+        "limit": limits[0],
+        "bound32": toward_zero(eb, _F32),
+        "limit32": limits[1],
+        "fill": fill,
+    }
+
+
 def _rule(
-    eb: float, step: float, inverse: float, fill: int, dtype: np.dtype[Any], code: np.dtype[Any]
+    eb: float, step: float, inverse: float, fill: int, dtype: np.dtype[Any], code: np.dtype[Any], most: int | None = None
 ) -> _Rule | NarrowRule:
-    return (NarrowRule if dtype.itemsize == 2 else _Rule)(eb, step, inverse, fill, dtype, code)
+    """Return the arithmetic; codes have a magnitude of at most `most`, where given, else of what their type holds."""
+    return (NarrowRule if dtype.itemsize == 2 else _Rule)(eb, step, inverse, fill, dtype, code, most)
 
 
 class _Rule:
     """The arithmetic, which every target mirrors bit for bit: float32 and float64 products, `rint`, comparisons."""
 
-    def __init__(self, eb: float, step: float, inverse: float, fill: int, dtype: np.dtype[Any], code: np.dtype[Any]) -> None:
+    def __init__(
+        self,
+        eb: float,
+        step: float,
+        inverse: float,
+        fill: int,
+        dtype: np.dtype[Any],
+        code: np.dtype[Any],
+        most: int | None = None,
+    ) -> None:
         self.eb, self.step, self.inverse, self.fill = eb, step, inverse, fill
         self.dtype, self.code = dtype, code
         with np.errstate(over="ignore", under="ignore"):
             self.step32, self.inverse32 = np.float32(step), np.float32(inverse)
         self._single = dtype.itemsize == 4
-        self._limit = largest_code(code, dtype)
+        self._limit = largest_code(code, dtype) if most is None else toward_zero(most, dtype)
 
     def quantize(self, values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
         """Return the codes, and which values to keep aside (None: none)."""

@@ -125,8 +125,9 @@ class LogQuantizer(Stage):
         return FusionSpec(FusionAccess.ELEMENTWISE, 1)
 
     def fused_op(self) -> FusedOp:
-        """The warp-register policy ``LogQuantizer``."""
-        return FusedOp("warp-register", "LogQuantizer", "briquette_quantize/cuda/log.cuh", _PARAMS, {"head": 1})
+        """The policy ``LogQuantizer``, which serves both harnesses."""
+        strategies = ("warp-register", "chunk-cooperative")
+        return FusedOp(strategies, "LogQuantizer", "briquette_quantize/cuda/log.cuh", _PARAMS, {"head": 1})
 
     def fused_aux_outputs(self) -> tuple[str, ...]:
         """The outliers leave the group beside the codes."""

@@ -36,12 +36,21 @@ class NarrowRule:
     unit in the last place that narrowing puts right.
     """
 
-    def __init__(self, eb: float, step: float, inverse: float, fill: int, dtype: np.dtype[Any], code: np.dtype[Any]) -> None:
+    def __init__(
+        self,
+        eb: float,
+        step: float,
+        inverse: float,
+        fill: int,
+        dtype: np.dtype[Any],
+        code: np.dtype[Any],
+        most: int | None = None,
+    ) -> None:
         self.fill, self.dtype, self.code = fill, dtype, code
         with np.errstate(over="ignore", under="ignore"):
             self.step, self.inverse = np.float32(step), np.float32(inverse)
         self._bound = np.float32(toward_zero(eb, _F32))
-        self._limit = np.float32(largest_code(code, _F32))
+        self._limit = np.float32(largest_code(code, _F32) if most is None else toward_zero(most, _F32))
 
     def quantize(self, values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
         """Return the codes, and which values to keep aside (None: none)."""

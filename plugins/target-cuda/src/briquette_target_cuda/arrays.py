@@ -43,6 +43,9 @@ class Memory:
         pointer, self.pointer = self.pointer, 0
         if pointer:
             try:
+                if driver.is_current(self.device):
+                    self._free(pointer)
+                    return
                 with driver.current(self.device):
                     self._free(pointer)
             except Exception:  # the interpreter or the driver is shutting down

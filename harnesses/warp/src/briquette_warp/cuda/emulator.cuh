@@ -41,6 +41,7 @@
 extern "C" {
 void *__tsan_get_current_fiber();
 void *__tsan_create_fiber(unsigned flags);
+void __tsan_destroy_fiber(void *fiber);
 void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);
@@ -128,7 +129,8 @@ struct Machine {
   Lane lanes[most_threads], host;
   Warp warps[most_threads / 32];
   Lane *current;
-  unsigned threads, live, arrived, stacks;
+  unsigned threads, live, arrived;
+  char *stacks;
   dim3 shape;
   void (*body)(void *);
   void *argument;
@@ -351,21 +353,38 @@ BRIQUETTE_EMULATOR_FN void lane_main() {
   leave();
 }
 
-/// Give every thread of the block a stack; they are kept for the next launch.
+/// Give every thread of the block a stack above a page that may not be touched: one mapping, for one launch.
+/// A process loads many kernels, and has no room for the guarded stacks of all of them.
 BRIQUETTE_EMULATOR_FN bool take_stacks(unsigned threads) {
   Machine &m = machine;
-  for (; m.stacks < threads; m.stacks++) {
-    Lane &lane = m.lanes[m.stacks];
-    void *got = mmap(0, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (got == MAP_FAILED || mprotect(got, guard_bytes, PROT_NONE)) return false;
-    lane.stack = static_cast<char *>(got) + guard_bytes;
+  constexpr size_t each = guard_bytes + stack_bytes;
+  void *got = mmap(0, threads * each, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (got == MAP_FAILED) return false;
+  m.stacks = static_cast<char *>(got);
+  for (unsigned t = 0; t < threads; t++) {
+    Lane &lane = m.lanes[t];
+    if (mprotect(m.stacks + t * each, guard_bytes, PROT_NONE)) return false;
+    lane.stack = m.stacks + t * each + guard_bytes;
     lane.stack_size = stack_bytes;
-    lane.index = m.stacks;
+    lane.index = t;
 #if BRIQUETTE_EMULATOR_TSAN
     lane.fiber = __tsan_create_fiber(0);
 #endif
   }
   return true;
+}
+
+BRIQUETTE_EMULATOR_FN void drop_stacks(unsigned threads) {
+  Machine &m = machine;
+  for (unsigned t = 0; m.stacks && t < threads; t++) {
+#if BRIQUETTE_EMULATOR_TSAN
+    if (void *fiber = m.lanes[t].fiber) __tsan_destroy_fiber(fiber), m.lanes[t].fiber = 0;
+#elif BRIQUETTE_EMULATOR_ASAN
+    __asan_unpoison_memory_region(m.stacks + t * (guard_bytes + stack_bytes) + guard_bytes, stack_bytes);
+#endif
+  }
+  if (m.stacks) munmap(m.stacks, threads * (guard_bytes + stack_bytes));
+  m.stacks = 0;
 }
 
 /// Put a thread to the kernel's beginning. Tops of stacks are apart, or they would share a few sets of the cache.
@@ -450,6 +469,7 @@ BRIQUETTE_EMULATOR_FN int run(dim3 grid, dim3 block, size_t shared_bytes, void (
         run_block(threads);
       }
   free(held);
+  drop_stacks(threads);
   fesetenv(&before);
   if (!sound) snprintf(message, room, "no memory for %u stacks of %zu bytes and %zu bytes of shared memory", threads, stack_bytes, shared_bytes);
   if (m.failed) snprintf(message, room, "%s", m.message);

@@ -62,6 +62,8 @@ struct Survey {
   double eb;
   uint32_t relative;    // 0: only the first finite value is needed
   uint64_t missing[4];  // bits of values that do not count, where the head names some
+  uint64_t *control;    // where a lone block sets so many words to zero first: that is one call of the driver less
+  uint64_t cleared;
 };
 
 template <class C, class X> __device__ __forceinline__ void visit(X x, uint64_t at, Found &f, const Survey &s) {
@@ -78,12 +80,14 @@ template <class C, class X> __device__ __forceinline__ void visit(X x, uint64_t 
   f.notfirst = ~at > f.notfirst ? ~at : f.notfirst;
 }
 
-/// Look at the whole stream; the last block to finish hands the outcome to `resolve`.
+/// Look at the whole stream; the last block to finish hands the outcome to `resolve`. Only a grid of one block clears words.
 template <class C> __device__ __forceinline__ void survey(const Survey &s) {
   typedef typename C::Source X;
   constexpr int V = 16 / sizeof(X), deep = 4;
   const X *in = reinterpret_cast<const X *>(s.in);
   Found f = {0, 0, 0};
+  for (uint64_t i = threadIdx.x; i < s.cleared; i += blockDim.x) s.control[i] = 0;
+  if (s.cleared) __syncthreads();
   const uint64_t me = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x, all = uint64_t(gridDim.x) * blockDim.x;
   if (s.relative) {
     const uint64_t vectors = aligned16(in) ? s.n / V : 0;

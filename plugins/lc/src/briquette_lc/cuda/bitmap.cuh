@@ -15,8 +15,9 @@ struct BitmapSums {
 };
 
 /// A bitmap of at most N bits, N a multiple of 512; L levels of elimination, or -1: chosen for each chunk.
-/// Level 0 is the bitmap, level l + 1 marks the bytes of level l that differ from the one before.
-template <int N, int L> struct Bitmap {
+/// Level 0 is the bitmap, level l + 1 marks the bytes of level l that differ from the one before; with a lag, level 1 marks those
+/// that differ from the one `Lag` before, and what is kept of level 0 is by which bits they do.
+template <int N, int L, int Lag = 0> struct Bitmap {
   static constexpr int deepest = 4;
   static constexpr int most = L < 0 ? deepest : L;
   static constexpr int head = L < 0 ? 1 : 0;
@@ -28,7 +29,8 @@ template <int N, int L> struct Bitmap {
   static_assert(bytes(N, 2) <= 32, "level 2 has at most 8 words");
   __device__ static constexpr uint32_t place(int level) { return level == 0 ? 0u : level == 1 ? end0 : level == 2 ? end1 : level == 3 ? end2 : end3; }
   __device__ static constexpr uint32_t counts(int level) { return end4 + (level ? N / 32 * 2 : 0); }  // u16 a word, levels 0 and 1
-  static constexpr int room = int(round_up(counts(1) + round_up(N / 256, 2) * 2, 16));
+  static constexpr uint32_t differences = round_up(counts(1) + round_up(N / 256, 2) * 2, 16);
+  static constexpr int room = int(differences + (Lag && L ? end0 : 0));
 
   __device__ __forceinline__ static uint32_t word_of_level(const uint8_t *room, int level, uint32_t w) { return item<uint32_t>(room + place(level), w); }
 
@@ -84,7 +86,12 @@ template <int N, int L> struct Bitmap {
     BRIQUETTE_UNROLL
     for (int l = 1; l <= most; l++) {
       g.sync();
-      mark_words<1, Repeats>(room + place(l - 1), bytes(bits, l - 1), 0, room + place(l), g);
+      if (Lag && l == 1) {
+        const uint32_t size = bytes(bits, 0);
+        for (uint32_t i = 4 * g.rank(); i < size; i += 4 * G::size) write<uint32_t>(room + differences + i, difference(room, i));
+        g.sync();
+        mark_words<1, Zeros>(room + differences, size, 0, room + place(1), g);
+      } else mark_words<1, Repeats>(room + place(l - 1), bytes(bits, l - 1), 0, room + place(l), g);
     }
     g.sync();
     if constexpr (alone<G>) {
@@ -123,7 +130,7 @@ template <int N, int L> struct Bitmap {
     for (int l = most; l >= 0; l--) {
       if (uint32_t(l) > s.depth) continue;
       const uint32_t size = bytes(bits, l);
-      const uint8_t *from = room + place(l);
+      const uint8_t *from = room + (Lag && l == 0 && s.depth ? differences : place(l));
       if (uint32_t(l) == s.depth) {
         for (uint32_t i = g.rank(); i < size; i += G::size) out[at + i] = from[i];
         at += size;
@@ -135,6 +142,32 @@ template <int N, int L> struct Bitmap {
             if (marked(room, l + 1, i)) out[at + rank(room, l + 1, i)] = from[i];
         }
         at += kept;
+      }
+    }
+  }
+
+  /// The bits in which four bytes of level 0 differ from those `Lag` before.
+  __device__ __forceinline__ static uint32_t difference(const uint8_t *room, uint32_t i) {
+    const uint32_t x = read<uint32_t>(room + i);
+    if constexpr (Lag >= 4) return i < uint32_t(Lag) ? x : x ^ read<uint32_t>(room + i - Lag);
+    else return x ^ (x << 8 * Lag | (i ? read<uint32_t>(room + i - 4) >> (32 - 8 * Lag) : 0u));
+  }
+  /// Undo that in place, for `size` bytes.
+  template <class G> __device__ __forceinline__ static void add_up(uint8_t *room, uint32_t size, G g) {
+    if constexpr (alone<G>) {
+      for (uint32_t i = Lag; i < size; i++) room[i] = uint8_t(room[i] ^ room[i - Lag]);
+    } else if constexpr (Lag >= 4) {
+      for (uint32_t column = 4 * g.rank(); column < uint32_t(Lag); column += 4 * G::size) {
+        uint32_t sum = 0;
+        for (uint32_t i = column; i < round_up(size, 4); i += Lag) {
+          sum ^= read<uint32_t>(room + i);
+          write<uint32_t>(room + i, sum);
+        }
+      }
+    } else {
+      for (uint32_t column = g.rank(); column < uint32_t(Lag); column += G::size) {
+        uint8_t sum = 0;
+        for (uint32_t i = column; i < size; i += Lag) room[i] = sum = uint8_t(sum ^ room[i]);
       }
     }
   }
@@ -161,16 +194,28 @@ template <int N, int L> struct Bitmap {
       if (uint32_t(l) == depth) {
         for (uint32_t i = g.rank(); i < round_up(size, 16); i += G::size) to[i] = i < size ? in[at + i] : uint8_t(0);
       } else if constexpr (alone<G>) {
-        restore_words<1, Repeats>(in + at, given, room + place(l + 1), size, to);
+        if (Lag && l == 0) restore_words<1, Zeros>(in + at, given, room + place(1), size, to);
+        else restore_words<1, Repeats>(in + at, given, room + place(l + 1), size, to);
         for (uint32_t i = size; i < round_up(size, 16); i++) to[i] = 0;
       } else {
         for (uint32_t i = g.rank(); i < round_up(size, 16); i += G::size) {
-          const uint32_t r = i < size ? rank(room, l + 1, i) + uint32_t(marked(room, l + 1, i)) : 0u;
+          const bool mine = i < size && marked(room, l + 1, i);
+          const uint32_t r = i < size && (mine || !(Lag && l == 0)) ? rank(room, l + 1, i) + uint32_t(mine) : 0u;
           to[i] = r ? in[at + r - 1] : uint8_t(0);
         }
       }
       at += given;
       g.sync();
+      if constexpr (Lag > 0) {
+        if (l == 0 && depth) {
+          add_up(to, size, g);
+          if (round_up(size, 4) != size && !alone<G>) {  // what was summed behind the last byte
+            g.sync();
+            if (g.rank() == 0) for (uint32_t i = size; i < round_up(size, 4); i++) to[i] = 0;
+          }
+          g.sync();
+        }
+      }
       if (!ends_clean(to, below)) return false;
       if constexpr (alone<G>) kept = count_alone(to, size);
       else if (l == 0) kept = count<true, false>(room, bits, g) & 0xffff;

@@ -7,15 +7,16 @@
 
 namespace briquette_lc {
 
-/// W bytes a word; the rule says which are kept; L levels of the bitmap, -1: chosen for each chunk.
-template <int W, class Rule, int L> struct Elimination {
+/// W bytes a word; the rule says which are kept; L levels of the bitmap, -1: chosen for each chunk; bit planes a chunk, 0: that does not matter.
+template <int W, class Rule, int L, int Planes = 0> struct Elimination {
   typedef word_of<W> U;
+  template <int BYTES> using BitmapOf = Bitmap<BYTES / W, L, Planes ? BYTES / (8 * W * (Planes ? Planes : 1)) : 0>;
   __device__ static constexpr int scratch_bytes(int BYTES) {
-    return BYTES == 4096 ? Bitmap<4096 / W, L>::room : BYTES == 8192 ? Bitmap<8192 / W, L>::room : Bitmap<16384 / W, L>::room;
+    return BYTES == 4096 ? BitmapOf<4096>::room : BYTES == 8192 ? BitmapOf<8192>::room : BitmapOf<16384>::room;
   }
 
   template <int BYTES, class G> __device__ static uint32_t encode(const uint8_t *in, uint8_t *out, uint32_t bytes, uint8_t *scratch, G g) {
-    typedef Bitmap<BYTES / W, L> B;
+    typedef BitmapOf<BYTES> B;
     const uint32_t count = bytes / W, rest = bytes - count * W;
     mark_words<W, Rule>(in, count, 0, scratch, g);
     const BitmapSums s = B::measure(scratch, count, g);
@@ -29,7 +30,7 @@ template <int W, class Rule, int L> struct Elimination {
   }
 
   template <int BYTES, class G> __device__ static bool decode(const uint8_t *in, uint32_t coded, uint8_t *out, uint32_t bytes, uint8_t *scratch, G g) {
-    typedef Bitmap<BYTES / W, L> B;
+    typedef BitmapOf<BYTES> B;
     const uint32_t count = bytes / W, rest = bytes - count * W;
     uint32_t at = 0, kept;
     if (!B::load(in, coded, at, count, scratch, kept, g) || !skip_to(in, coded, at, W)) return false;
@@ -89,18 +90,22 @@ template <int W, class Rule, int L> struct Elimination {
   }
 };
 
+#define BRIQUETTE_LC_PLANES(name, W, rule, planes, suffix) \
+  typedef Elimination<W, rule, 0, planes> name##W##L0##suffix; \
+  typedef Elimination<W, rule, 1, planes> name##W##L1##suffix; \
+  typedef Elimination<W, rule, 2, planes> name##W##L2##suffix; \
+  typedef Elimination<W, rule, 3, planes> name##W##L3##suffix; \
+  typedef Elimination<W, rule, 4, planes> name##W##L4##suffix; \
+  typedef Elimination<W, rule, -1, planes> name##W##A##suffix;
 #define BRIQUETTE_LC_LEVELS(name, W, rule) \
-  typedef Elimination<W, rule, 0> name##W##L0; \
-  typedef Elimination<W, rule, 1> name##W##L1; \
-  typedef Elimination<W, rule, 2> name##W##L2; \
-  typedef Elimination<W, rule, 3> name##W##L3; \
-  typedef Elimination<W, rule, 4> name##W##L4; \
-  typedef Elimination<W, rule, -1> name##W##A;
+  BRIQUETTE_LC_PLANES(name, W, rule, 0, ) BRIQUETTE_LC_PLANES(name, W, rule, 8, P8) BRIQUETTE_LC_PLANES(name, W, rule, 16, P16) \
+  BRIQUETTE_LC_PLANES(name, W, rule, 32, P32) BRIQUETTE_LC_PLANES(name, W, rule, 64, P64)
 #define BRIQUETTE_LC_WORDS(name, rule) \
   BRIQUETTE_LC_LEVELS(name, 1, rule) BRIQUETTE_LC_LEVELS(name, 2, rule) BRIQUETTE_LC_LEVELS(name, 4, rule) BRIQUETTE_LC_LEVELS(name, 8, rule)
 BRIQUETTE_LC_WORDS(ZeroElimination, Zeros)
 BRIQUETTE_LC_WORDS(RepetitionElimination, Repeats)
 #undef BRIQUETTE_LC_WORDS
 #undef BRIQUETTE_LC_LEVELS
+#undef BRIQUETTE_LC_PLANES
 
 }  // namespace briquette_lc

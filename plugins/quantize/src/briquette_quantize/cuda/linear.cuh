@@ -55,7 +55,11 @@ struct LinearQuantizer {
 #if !BRIQUETTE_HOST
   /// What the stage's priming computes, on the device: the parameters from the extent of the finite values.
   template <class X, class C, class P> __device__ static void resolve(double low, double high, double first, bool any, bool relative, double eb, P &p) {
-    double margin = eb;
+    resolve_step<X, C, false>(low, high, first, any, relative, eb, p);
+  }
+  /// Close: what rounding makes of the largest magnitude is known, so that less of the step is given up.
+  template <class X, class C, bool Close, class P> __device__ static void resolve_step(double low, double high, double first, bool any, bool relative, double eb, P &p) {
+    double margin = eb, shrink = 0.9921875;
     if (relative) {
       const double range = __dadd_rd(high, -low);
       const bool finite = fabs(__dadd_rn(high, -low)) < __longlong_as_double(0x7ff0000000000000ll);
@@ -64,6 +68,7 @@ struct LinearQuantizer {
       if constexpr (!briquette::is_narrow<X>) {
         const double half = ulp(X(fmax(fabs(low), fabs(high)))) * 0.5;
         margin = eb - half > 0.0 ? eb - half : eb;
+        if (Close && eb > 0.0) shrink = 1.0 - fmin(fmax(fmax(fabs(low), fabs(high)) / eb * 0x1p-21, 0x1p-12), 0x1p-7);
       }
     }
     if constexpr (briquette::is_narrow<X>) {
@@ -71,7 +76,7 @@ struct LinearQuantizer {
       margin = aligned(eb, half);
       margin = margin > 0.0 ? margin : eb;
     }
-    double step = 2.0 * margin * 0.9921875, inverse = step > 0.0 ? 1.0 / step : 0.0;
+    double step = 2.0 * margin * shrink, inverse = step > 0.0 ? 1.0 / step : 0.0;
     const double infinite = __longlong_as_double(0x7ff0000000000000ll);
     if (!(step > 0.0 && step < infinite && inverse > 0.0 && inverse < infinite)) step = inverse = 0.0;
     const long long most = (long long)((~0ull) >> (65 - 8 * sizeof(C)));
