@@ -22,6 +22,7 @@ from .executor import Checker, Executable
 from .fpenv import in_ieee
 from .graph import NodePort
 from .harness import Overflow, Sink
+from .layouts import Stretch
 from .pipeline import Pipeline
 from .plan import Plan
 from .ports import Chunked, PortValue, carried, numpy_dtype
@@ -213,7 +214,7 @@ def compress_run(
         room = ByteRoom(most) if out is None else None
         dest = room.array.data if room is not None else as_writable_bytes(out, most, x, source.flat)
         if goal is None:
-            tuning.once(run, source.flat, bound, count)
+            tuning.once(run, source.flat, bound, count, source.shape)
             record, view, raw = archived(run, pipe, source, bound, count, dest)
         else:
             found, (record, view, raw) = search.find(goal, mode, run, pipe, source, count, dest)
@@ -254,7 +255,8 @@ def _coded(
         run.check_bound(bound)
         return record, None
     try:
-        record, values = run.forward(source.flat, bound, threads, open_sink)
+        record, values = run.forward(source.flat, bound, threads, open_sink, source.shape)
+        of = run.lengths.stretch(source.shape)
         for (node, name), value in values.items():
             record.report(node, **{f"{name}_bytes": value.nbytes})
         if opened:
@@ -262,11 +264,11 @@ def _coded(
             written = values[sinks[0]]
             assert isinstance(written, Chunked)
             assert written.sizes is sink.sizes
-            writer.close_chunked(written.words.size, source.flat.size)
+            writer.close_chunked(written.words.size, run.lengths.elements(sinks[0], of))
         else:
             writer = ArchiveWriter(header_for(pipe, source, bound, record.state), len(sinks), out, map=mapper)
         for port in sinks[1 if opened else 0 :]:
-            add_value(writer, run, values[port], source.flat.size)
+            add_value(writer, run, values[port], run.lengths.elements(port, of))
         return record, writer.finish()
     except Overflow:
         return record, None
@@ -400,13 +402,14 @@ def _decoded(
     count = thread_count(run.target, threads)
     first, last = part.chunks(run.plan, header.count)
     begin, end = first * header.chunk, min(last * header.chunk, header.count)
-    values, checkers = _segments(archive, run, first, last)
+    of = run.lengths.stretch(header.shape, begin, end)
+    values, checkers = _segments(archive, run, of)
     direct = given is not None and dtype.isnative and (begin, end) == (part.begin, part.end)
     decoded = given if direct and given is not None else np.empty(end - begin, numpy_dtype(carried(header.dtype)))
     record = RunRecord({node: dict(state) for node, state in header.state.items()})
     try:
         if first < last or not header.count:
-            run.inverse(values, record, end - begin, count, decoded, checkers)
+            run.inverse(values, record, of, count, decoded, checkers)
     except (ArchiveError, MissingPack, TargetUnavailable, MemoryError):
         raise
     except (BriquetteError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as exc:
@@ -419,10 +422,8 @@ def _decoded(
     return given, record, run.plan
 
 
-def _segments(
-    archive: Archive, run: Executable, first: int, last: int
-) -> tuple[dict[NodePort, PortValue], dict[NodePort, Checker]]:
-    """Return the sinks' values in chunks `first` to `last` - 1, and what verifies ranges of those."""
+def _segments(archive: Archive, run: Executable, of: Stretch) -> tuple[dict[NodePort, PortValue], dict[NodePort, Checker]]:
+    """Return the sinks' values in the chunks that hold a part of the array, and what verifies ranges of those."""
     header = archive.header
     sinks = run.graph.sinks
     if len(sinks) != len(archive.segments):
@@ -431,20 +432,25 @@ def _segments(
     checkers: dict[NodePort, Checker] = {}
     for index, (node, port) in enumerate(sinks):
         kind = run.plan.types[node][port]
+        begin, end, whole = run.lengths.place((node, port), of)
+        first, last = begin // header.chunk, -(-end // header.chunk)
         if kind.layout == "chunked":
             chunked = archive.chunked(index)
-            if chunked.count != header.count:
-                raise ArchiveError(f"segment {index} codes {chunked.count} elements, the array has {header.count}")
+            if chunked.count != whole:
+                raise ArchiveError(f"segment {index} codes {chunked.count} elements, {_due(whole, header.count)}")
             values[node, port] = chunked.cut(first, last)
             checkers[node, port] = partial(_verify, chunked, first)
         else:
             stream = archive.stream(index, kind.dtype)
-            if stream.count != header.count:
-                raise ArchiveError(f"segment {index} holds {stream.count} elements, the array has {header.count}")
-            begin, end = first * header.chunk, min(last * header.chunk, header.count)
+            if stream.count != whole:
+                raise ArchiveError(f"segment {index} holds {stream.count} elements, {_due(whole, header.count)}")
             stream.verify(begin, end)
             values[node, port] = stream.cut(begin, end)
     return values, checkers
+
+
+def _due(whole: int, count: int) -> str:
+    return f"the array has {count}" + (f", {whole} as they are laid out" if whole != count else "")
 
 
 def _verify(chunked: ChunkedView, first: int, begin: int, end: int) -> None:

@@ -25,6 +25,7 @@ class FusionAccess(enum.Enum):
     REGION_LOCAL = "region-local"
     SEGMENT_CODEC = "segment-codec"
     TILE_SELECTOR = "tile-selector"
+    LAYOUT = "layout"
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,14 @@ class FusionSpec:
         Reset period, segment length or tile length in elements, 1 to 65,536; 1 for ELEMENTWISE.
     unit : {"elements", "bytes"}
         ``bytes`` for stages that see their input as bytes, whatever its type: the archive's chunk is then exactly one span.
+    reason : str, optional
+        Why the stage is UNFUSABLE, for those who read plans: a clause such as ``its prediction spans the whole field``.
     """
 
     access: FusionAccess = FusionAccess.UNFUSABLE
     span: int = 1
     unit: SpanUnit = "elements"
+    reason: str = ""
 
     def __post_init__(self) -> None:
         if self.unit not in get_args(SpanUnit):

@@ -101,6 +101,7 @@ class Graph:
         )
         _ = graph.order  # finds cycles
         _ = graph.tails  # finds selectors without a coder
+        _ = graph.behind  # finds layouts that do not go together
         return graph
 
     def suited(self, dtype: str) -> Graph:
@@ -190,6 +191,41 @@ class Graph:
             if spec.access is FusionAccess.TILE_SELECTOR:
                 found[node] = _tail(self, node, spec.span)
         return found
+
+    @cached_property
+    def layout(self) -> str | None:
+        """The node of the LAYOUT stage, if there is one; raises `PipelineError` where there are several."""
+        found = [n for n in self.order if _forward_spec(self.nodes[n]).access is FusionAccess.LAYOUT]
+        if len(found) > 1:
+            raise PipelineError(f"{found[0]} and {found[1]} are both a LAYOUT; a pipeline has one order of its elements at most")
+        return found[0] if found else None
+
+    @cached_property
+    def behind(self) -> frozenset[str]:
+        """The nodes behind the LAYOUT stage, whose streams are of its elements.
+
+        Raises
+        ------
+        PipelineError
+            Where a node reads from both sides of it, or there are two, or it is not of one input and one output.
+        """
+        found: set[str] = set()
+        if self.layout is None:
+            return frozenset()
+        stage = self.nodes[self.layout]
+        if len(stage.inputs) + len(stage.optional_inputs) != 1 or len(stage.outputs) != 1:
+            raise PipelineError(f"{self.layout} is a LAYOUT, which has one input and one output")
+        for node in self.order:
+            sources = {self.sources[node, p][0] for p in self.inputs(node)}
+            laid = {n for n in sources if n == self.layout or n in found}
+            if laid and laid != sources:
+                raise PipelineError(
+                    f"{node} reads elements as {self.layout} lays them out, and others as they stood before: "
+                    f"it can have one of the two only"
+                )
+            if laid:
+                found.add(node)
+        return frozenset(found)
 
     @cached_property
     def sinks(self) -> tuple[NodePort, ...]:

@@ -17,7 +17,8 @@ from .errors import PipelineError, UsageError
 from .executor import Executable
 from .fpenv import in_ieee
 from .graph import NodePort
-from .harness import Overflow
+from .harness import GroupRun, Overflow
+from .layouts import Stretch
 from .pipeline import Pipeline
 from .ports import Chunked
 from .record import Bound, RunRecord
@@ -60,11 +61,11 @@ class DeviceArchive:
     def to_bytes(self) -> bytes:
         """Return the archive, byte for byte what `compress` makes on any target."""
         header = header_for(self.pipeline, self.source, self.bound, self.record.state)
-        room = ByteRoom(raw_size(header))
+        room, of = ByteRoom(raw_size(header)), self._run.lengths.stretch(self.source.shape)
         try:
             writer = ArchiveWriter(header, len(self._run.graph.sinks), room.array)
             for port in self._run.graph.sinks:
-                add_value(writer, self._run, self._values[port], self.source.flat.size)
+                add_value(writer, self._run, self._values[port], self._run.lengths.elements(port, of))
             return room.cut(writer.finish().nbytes)
         except Overflow:
             if self.bound is not None:  # the data themselves are gone: what can be decoded is not them
@@ -93,7 +94,8 @@ class DeviceArchive:
         direct = given is not None and (begin, end) == (part.begin, part.end)
         decoded: Any = given if direct else memory.empty(end - begin, dtype, self.source.flat if given is None else given)
         if first < last or not count:
-            self._run.inverse(self._cut(first, last, begin, end), self.record, end - begin, 1, decoded)
+            of = self._run.lengths.stretch(self.source.shape, begin, end)
+            self._run.inverse(self._cut(of), self.record, of, 1, decoded)
         if direct:
             return out
         found = decoded[part.begin - begin : part.end - begin]
@@ -102,14 +104,19 @@ class DeviceArchive:
         memory.copy(found, given)
         return out
 
-    def _cut(self, first: int, last: int, begin: int, end: int) -> dict[NodePort, Any]:
-        """Return the sinks' values in chunks `first` to `last` - 1, elements `begin` to `end` - 1."""
-        if (begin, end) == (0, self.source.flat.size):
+    def _cut(self, of: Stretch) -> dict[NodePort, Any]:
+        """Return the sinks' values in the chunks that hold a part of the array."""
+        if of.whole:
             return self._values
         values = self._values
         if self._run.plan.inverse.transfers:  # a stage that runs as NumPy takes values that can be cut in host memory
             values = {port: self._run.to_host(value) for port, value in values.items()}
-        return {p: v.cut(first, last) if isinstance(v, Chunked) else v[begin:end] for p, v in values.items()}
+        return {port: self._part(port, value, of) for port, value in values.items()}
+
+    def _part(self, port: NodePort, value: Any, of: Stretch) -> Any:
+        begin, end, _ = self._run.lengths.place(port, of)
+        chunk = self._run.plan.chunk
+        return value.cut(begin // chunk, -(-end // chunk)) if isinstance(value, Chunked) else value[begin:end]
 
 
 @in_ieee
@@ -144,7 +151,7 @@ def compress_on_device(
     if isinstance(source.flat, np.ndarray):
         raise UsageError(f"a {type(x).__name__} lies in host memory; use compress")
     run = pipe.executable(source.dtype, target, fusion, allocation=allocation)
-    record, values = run.forward(source.flat, bound, 1)
+    record, values = run.forward(source.flat, bound, 1, shape=source.shape)
     return DeviceArchive(pipe, source, bound, record, run, values, stream)
 
 
@@ -200,4 +207,7 @@ def capture(pipeline: Pipeline, x: Any, eb: float | None = None, mode: str = "ab
     forward, inverse = run.program(steps[0][0], "forward"), run.program(steps[1][0], "inverse")
     assert run.target is not None
     session = run.target.private_session(source.flat)
-    return Captured(pipeline, source, bound, run, forward.capture_with(inverse, session, source.flat, bound, run.plan.chunk))
+    of = run.lengths.stretch(source.shape)
+    coded = run.lengths.elements(run.graph.sinks[0], of)
+    like = GroupRun(RunRecord(), source.flat.size, run.plan.chunk, 1, bound, stretch=of, coded=coded)
+    return Captured(pipeline, source, bound, run, forward.capture_with(inverse, session, source.flat, like))

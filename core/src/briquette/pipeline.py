@@ -405,7 +405,7 @@ class Pipeline:
 
         pipe, bound, source, target = asked(self, eb, mode, x, target)
         run = pipe.executable(carried(source.dtype), target, fusion)
-        return tune(run, source.flat, bound, thread_count(run.target, threads))
+        return tune(run, source.flat, bound, thread_count(run.target, threads), shape=source.shape)
 
     def compress(self, x: Any, eb: float | None = None, mode: str = "abs", **options: Any) -> bytes | memoryview:
         """Compress `x`; see `briquette.compress`, whose keyword arguments this takes."""

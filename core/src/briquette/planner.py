@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, get_args
 
-from .declare import FusedOp, FusionSpec
+from .declare import FusedOp, FusionAccess, FusionSpec
 from .errors import FusionError, UsageError
 from .graph import INPUT, INPUT_PORT, Graph, NodePort, declaring
 from .harness import Direction, Harness, Member
@@ -201,6 +201,8 @@ class _Planner:
                 if spec.fusable:
                     own = self.graph.nodes[node].staged_kernel(self.direction, self.target.dialect) is not None
                     what = "a kernel of its own (staged_kernel) and no policy" if own else "no device policy (fused_op)"
+                if spec.reason:
+                    what += f" ({spec.reason})"
                 return "", f"{node} declares {what}"
         members = [self.members[n] for n in chain]
         common = [s for s in members[0].op.strategies if all(s in m.op.strategies for m in members)]
@@ -271,7 +273,8 @@ class _Planner:
         steps: list[Step] = []
         local: list[str] = []
         for node in path:
-            fits = declared(self.graph.nodes[node], self.direction)[0].fusable and self.fusion != "off"
+            spec = declared(self.graph.nodes[node], self.direction)[0]
+            fits = spec.fusable and spec.access is not FusionAccess.LAYOUT and self.fusion != "off"
             waits = any(e.dst == node and e.src not in local for e in self.graph.side)  # a step starts when its head can
             if fits and local and not waits:
                 local.append(node)

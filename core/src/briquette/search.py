@@ -41,6 +41,8 @@ PSNR_TOLERANCE: Final = 0.5
 #: the smallest bound tried is the largest, the range, times 2**-64: below what float64 can tell
 _DEPTH: Final = 64 * math.log(2.0)
 _STEPS: Final = 64
+#: elements of a sample's box along an axis, a multiple of the edges of tiles
+_EDGE: Final = 64
 #: two bounds nearer than this (in the logarithm) have nothing between them
 _NARROW: Final = 1e-6
 
@@ -197,8 +199,15 @@ class _Trials:
         return bounds.range_bound(1.0, self.extent)[0]
 
     @cached_property
+    def _sample(self) -> tuple[NDArray[Any], tuple[int, ...]]:
+        if any(stage.reads_shape for stage in self._pipe.graph.nodes.values()):
+            return boxes(self.host, self._source.shape)
+        flat = stratified(self.host, self._run.plan.chunk)
+        return flat, flat.shape
+
+    @property
     def sample(self) -> NDArray[Any]:
-        return stratified(self.host, self._run.plan.chunk)
+        return self._sample[0]
 
     @cached_property
     def _trial_run(self) -> Executable:
@@ -224,14 +233,15 @@ class _Trials:
         given, sample, run = self.bound(at), self.sample, self._trial_run
         # relative to the range of the whole, of which the sample may have a part only
         eb = given.eb if self._mode == "abs" else max(bounds.range_bound(given.eb, self.extent)[1], 5e-324)
-        record, values = run.forward(sample, Bound(eb), self._threads)
+        shape = self._sample[1]
+        record, values = run.forward(sample, Bound(eb), self._threads, shape=shape)
         if self._goal.kind == "ratio":
             coded = sum(v.nbytes + (v.sizes.nbytes if isinstance(v, Chunked) else 0) for v in values.values())
             raw = raw_size(header_for(self._pipe, self._source, given, record.state))
             whole = raw - self.host.nbytes + coded * (self.host.size / sample.size)
             return self.host.nbytes / min(whole, raw)
         back = np.empty_like(sample)
-        run.inverse(values, record, sample.size, self._threads, back)
+        run.inverse(values, record, run.lengths.stretch(shape), self._threads, back)
         return bounds.compare(sample, back, eb, self.extent, missing=self._pipe.missing_values).psnr
 
     def measured(self, archive: memoryview) -> float:
@@ -317,6 +327,34 @@ def stratified(flat: NDArray[Any], chunk: int, elements: int = SAMPLE) -> NDArra
     cuts = [chunks * i // wanted for i in range(wanted + 1)]
     picks = [cuts[i] + int((i * 0.6180339887498949) % 1.0 * (cuts[i + 1] - cuts[i])) for i in range(wanted)]
     return np.concatenate([flat[p * chunk : (p + 1) * chunk] for p in picks])
+
+
+def boxes(flat: NDArray[Any], shape: tuple[int, ...], elements: int = SAMPLE) -> tuple[NDArray[Any], tuple[int, ...]]:
+    """Return boxes out of an array of `shape` joined along its first axis, flattened, with the shape that they have so.
+
+    They have about `elements` elements together, and at most `_EDGE` along an axis; all of `flat` where it has no more. They are
+    spread as the chunks of `stratified` are.
+    """
+    if flat.size <= elements:
+        return flat, shape
+    edges: list[int] = []
+    room = elements // 8
+    for length in reversed(shape):
+        edges.insert(0, max(1, min(length, _EDGE if len(shape) > 1 else room, room)))
+        room //= edges[0]
+    grid = [length // edge for length, edge in zip(shape, edges, strict=True)]
+    boxes, wanted = math.prod(grid), max(elements // math.prod(edges), 1)
+    wanted = min(wanted, boxes)
+    cuts = [boxes * i // wanted for i in range(wanted + 1)]
+    picks = [cuts[i] + int((i * 0.6180339887498949) % 1.0 * (cuts[i + 1] - cuts[i])) for i in range(wanted)]
+    array = flat.reshape(shape)
+    found = []
+    for pick in picks:
+        corner = np.unravel_index(pick, grid)
+        box: Any = tuple(slice(int(c) * e, (int(c) + 1) * e) for c, e in zip(corner, edges, strict=True))
+        found.append(array[box])
+    joined = np.concatenate(found)
+    return joined.reshape(-1), joined.shape
 
 
 def _guess(goal: Goal) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .bounds import Extent, extent, first_finite, range_bound
 from .declare import FusedOp, FusionSpec
 from .errors import DeclarationError, PipelineError, UsageError
+from .layouts import Layout, Stretch
 from .params import Scalar
 from .ports import PortType, PortValue
 from .record import Bound
@@ -41,6 +42,8 @@ class PrimeContext:
         What the stage's `missing_values` are: values that do not count.
     chunk : int
         Elements of an archive chunk; 0 where whoever primes does not say.
+    shape : tuple of int
+        The array's shape, wherever in the pipeline the stage stands.
     """
 
     source: NDArray[Any] | None
@@ -50,6 +53,7 @@ class PrimeContext:
     surveyed: Extent | None = None
     missing: tuple[float, ...] = ()
     chunk: int = 0
+    shape: tuple[int, ...] = ()
 
     def extent(self) -> Extent:
         """Return smallest, largest and first finite value of the stage's input.
@@ -131,6 +135,8 @@ class Scope:
         ``tally(name, amount)`` adds to a count that the run reports (outliers, say); pieces add up.
     tail : Tail or None
         For the forward pass of a TILE_SELECTOR: what follows it.
+    stretch : Stretch or None
+        The array's shape, the part of the array that the run works on, and for a LAYOUT stage where its elements come from.
     """
 
     state: Mapping[str, Scalar]
@@ -139,6 +145,7 @@ class Scope:
     chunk: int
     tally: Callable[[str, int], None] = _unheard
     tail: Tail | None = None
+    stretch: Stretch | None = None
 
     def tail_cost(self, codes: NDArray[Any]) -> NDArray[np.int64]:
         """Return the words that the stages behind this selector make of each segment of `codes`; see `Tail.cost`."""
@@ -153,6 +160,18 @@ class Scope:
         """Return how many of `modes`, the lowest, a tile of `elements` may choose from: all, but in the last of a stream."""
         room = self._followed.room
         return modes if room is None else min(modes, room(elements))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape; where nothing is known of it, that of a 1-D array."""
+        return (self.count,) if self.stretch is None else self.stretch.shape
+
+    @property
+    def laid(self) -> Stretch:
+        """What a LAYOUT stage lays out: where its elements come from, and which of them there are."""
+        if self.stretch is None or self.stretch.layout is None:
+            raise DeclarationError("this scope knows no layout: only that of a LAYOUT stage does")
+        return self.stretch
 
     @property
     def _followed(self) -> Tail:
@@ -189,6 +208,8 @@ class Stage:
         The modes of the bound that a stage with `needs_bound` or `takes_bound` serves.
     takes_bound : bool
         Whether it makes use of an error bound that it can do without.
+    reads_shape : bool
+        Whether what it does depends on the array's shape, so that a part of the stream is no example of the whole.
     """
 
     name: ClassVar[str] = ""
@@ -200,6 +221,7 @@ class Stage:
     needs_bound: ClassVar[bool] = False
     bound_modes: ClassVar[tuple[str, ...]] = ("abs", "rel")
     takes_bound: ClassVar[bool] = False
+    reads_shape: ClassVar[bool] = False
 
     # -- types ---------------------------------------------------------------------------------------------
 
@@ -245,6 +267,10 @@ class Stage:
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Return the value of every input, from the outputs; raise `ArchiveError` for impossible ones."""
         raise NotImplementedError
+
+    def layout(self, shape: tuple[int, ...]) -> Layout:
+        """Return where the elements of a LAYOUT stage's output come from, for an array of `shape` (no axis of 0)."""
+        raise DeclarationError(f"stage {self.name!r} is a LAYOUT but tells no layout")
 
     # -- what a selector asks of a coder -------------------------------------------------------------------
 

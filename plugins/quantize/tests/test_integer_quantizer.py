@@ -148,9 +148,7 @@ def test_the_policy_resolves_as_priming_does() -> None:
     target = registry().target("host")
     if target.unavailable():
         pytest.skip(f"no host target: {target.unavailable()}")
-    cases = "\n".join(
-        f"    case {i}: one<{t}_t, {typed(t)['codes'].dtype}_t>(s); break;" for i, t in enumerate(TYPES)
-    )
+    cases = "\n".join(f"    case {i}: one<{t}_t, {typed(t)['codes'].dtype}_t>(s); break;" for i, t in enumerate(TYPES))
     text = _RESOLVE.format(struct=_PARAMS.c_source("Params"), cases=cases)
     module = target.compile(KernelSource("resolve-integers", text, ("resolve",)))
     rng = np.random.default_rng(5)

@@ -13,6 +13,8 @@ import numpy as np
 
 from briquette.declare import FusionAccess
 from briquette.harness import Direction, Member
+from briquette.layouts import Stretch
+from briquette.params import Scalar
 from briquette.ports import CODE_DTYPES, FLOAT_DTYPES, TileInfo, numpy_dtype
 from briquette.record import RunRecord
 
@@ -53,6 +55,10 @@ def is_selector(member: Member) -> bool:
     return member.spec.access is FusionAccess.TILE_SELECTOR
 
 
+def is_layout(member: Member) -> bool:
+    return member.spec.access is FusionAccess.LAYOUT
+
+
 def carried_tiles(member: Member) -> TileInfo | None:
     """Return what the tiles are that a coder keeps in its payload; None where no port of tiles feeds it."""
     found = (member.types[p].tiles for p in member.stage.optional_inputs if p in member.types)
@@ -77,7 +83,7 @@ def refuse_chain(chain: Sequence[Member], chunk: int, direction: Direction = "fo
         why = _refuse_member(member, position, len(chain), chunk)
         if why is not None:
             return f"{member.node}: {why}"
-    why = _refuse_tiles(chain, direction) or refuse_elements(chain)
+    why = _refuse_tiles(chain, direction) or _refuse_layout(chain) or refuse_elements(chain)
     if why is not None:
         return why
     spans = sorted({m.spec.span for m in chain if m.spec.access is FusionAccess.REGION_LOCAL})
@@ -113,6 +119,24 @@ def _refuse_tiles(chain: Sequence[Member], direction: Direction) -> str | None:
     carried = carried_tiles(coder)
     if carried is not None and carried != selector.types[tiles_port(selector) or ""].tiles:
         return f"{coder.node}: the coder keeps the tiles of another selector than {selector.node}"
+    return None
+
+
+def _refuse_layout(chain: Sequence[Member]) -> str | None:
+    """Return what is wrong with what stands before a LAYOUT, or None: a kernel gathers elements when it loads them."""
+    at = next((i for i, m in enumerate(chain) if is_layout(m)), None)
+    if at is None:
+        return None
+    for member in chain[:at]:
+        if member.spec.access is not FusionAccess.ELEMENTWISE or in_element_form(member):
+            return (
+                f"{member.node}: it sees elements in another order than {chain[at].node} gives them; "
+                f"only ELEMENTWISE stages may stand before a LAYOUT in a group"
+            )
+    if in_element_form(chain[at]):
+        return f"{chain[at].node}: a LAYOUT has no element form"
+    if chain[at].main_in != chain[at].main_out:
+        return f"{chain[at].node}: a LAYOUT keeps the code type, and does not turn {chain[at].main_in} into {chain[at].main_out}"
     return None
 
 
@@ -214,6 +238,10 @@ class Composition:
         return next((m for m in self.members if is_selector(m)), None)
 
     @cached_property
+    def layout(self) -> Member | None:
+        return next((m for m in self.members if is_layout(m)), None)
+
+    @cached_property
     def tiles(self) -> TileInfo | None:
         """The selector's tiles."""
         port = None if self.selector is None else tiles_port(self.selector)
@@ -240,9 +268,9 @@ class Composition:
     @cached_property
     def resolves(self) -> bool:
         """Whether the head's policy resolves its parameters from the data's extent itself."""
-        if self.head is None or any(m.op.params is not None for m in self.members if m is not self.head):
-            return False  # parameters of other members come from the host, with the head's
-        return bool(self.head.op.geometry.get("resolves"))
+        if self.reports:
+            return False  # the head's step goes into another member's parameters, which is done on the host
+        return self.head is not None and bool(self.head.op.geometry.get("resolves"))
 
     @cached_property
     def missing(self) -> tuple[int, ...]:
@@ -307,16 +335,31 @@ class Composition:
         """Offsets in the block of the words in which kernels report what a policy cannot carry."""
         return tuple(at + _room(m) - report_bytes(m) for at, m in zip(self.offsets, self.members, strict=True) if report_bytes(m))
 
-    def param_block(self, record: RunRecord) -> bytes:
-        """Return the parameter bytes of a run whose state is in `record`."""
+    @cached_property
+    def settled(self) -> bool:
+        """Whether others than the head have parameters: none of them looks at the data."""
+        return any(m.op.params is not None for m in self.members if m is not self.head)
+
+    def param_block(self, record: RunRecord, stretch: Stretch | None, without_head: bool = False) -> bytes:
+        """Return the parameter bytes of a run whose state is in `record`; those of the head may be left 0."""
         block = b""
         for member in self.members:
-            if member.op.params is not None:
-                packed = member.op.params.pack(member.stage.fused_params(record.of(member.node), member.types))
+            if member is self.head and without_head:
+                block += bytes(_room(member))
+            elif member.op.params is not None:
+                packed = member.op.params.pack(_values(member, record, stretch))
                 if report_bytes(member):
                     packed = with_step(packed, member, self.head, record)
                 block += packed + bytes(_room(member) - len(packed))
         return block
+
+
+def _values(member: Member, record: RunRecord, stretch: Stretch | None) -> Mapping[str, Scalar]:
+    if not is_layout(member):
+        return member.stage.fused_params(record.of(member.node), member.types)
+    if stretch is None or stretch.layout is None:  # an array without elements has none
+        return dict.fromkeys((name for name, _ in member.op.params.fields), 0) if member.op.params is not None else {}
+    return stretch.layout.params()
 
 
 def _room(member: Member) -> int:

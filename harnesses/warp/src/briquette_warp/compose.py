@@ -16,6 +16,8 @@ ENTRY = {"forward": "briquette_forward", "inverse": "briquette_inverse"}
 
 #: kernels of the CUDA dialect: the two directions, and what a quantizer head needs beside them
 CUDA_ENTRIES = {"forward": ("forward", "survey", "aside"), "inverse": ("inverse",)}
+#: what writes and restores values kept aside where a LAYOUT has chunks of its own
+ASIDE = {"forward": "aside", "inverse": "restore"}
 
 
 def host_source(parts: Composition, direction: Direction) -> KernelSource:
@@ -25,7 +27,16 @@ def host_source(parts: Composition, direction: Direction) -> KernelSource:
         f"  return briquette::host::{direction}<Chain>(slots);",
         "}",
     ]
-    return _unit(parts, direction, ["host"], "each_{0}<Op{1}>(c, briquette::OneLane(), ", tail, (ENTRY[direction],))
+    entries = [ENTRY[direction]]
+    if parts.layout is not None and parts.side is not None:  # values kept aside stand in the array's order: a pass of its own
+        name = ASIDE[direction]
+        tail += [
+            f'extern "C" __attribute__((visibility("default"))) int32_t briquette_{name}(uint64_t *slots) {{',
+            f"  return briquette::host::{name}<Chain>(slots);",
+            "}",
+        ]
+        entries.append(f"briquette_{name}")
+    return _unit(parts, direction, ["host"], "each_{0}<Op{1}>(c, briquette::OneLane(), ", tail, tuple(entries))
 
 
 def cuda_source(parts: Composition, direction: Direction, blocks: int) -> KernelSource:
@@ -36,9 +47,12 @@ def cuda_source(parts: Composition, direction: Direction, blocks: int) -> Kernel
         "inverse": (f"__launch_bounds__(256, {blocks})", f"{tiled}Inverse", "inverse<Chain>"),
         "survey": ("__launch_bounds__(256)", "Survey", "survey<Chain>"),
         "aside": ("__launch_bounds__(256)", "Aside", "encode_outliers<Chain::Source>"),
+        "restore": ("__launch_bounds__(256)", "Restore", "restore_aside<Chain::Source>"),
     }
     names = [n for n in CUDA_ENTRIES[direction] if n in ENTRY or parts.head is not None]
     names = [n for n in names if n != "aside" or parts.side is not None]
+    if direction == "inverse" and parts.layout is not None and parts.side is not None:
+        names.append(ASIDE[direction])
     tail = []
     for name in names:
         bounds, block, body = kernels[name]
@@ -97,7 +111,7 @@ def _chain(parts: Composition, call: str) -> Iterator[str]:
     last = len(parts.members) - 1
     interior = [(parts.members.index(m), m) for m in parts.interior]
     middle = parts.members.index(parts.selector) if parts.selector else len(parts.members)
-    earlier = [(i, m) for i, m in interior if i < middle]
+    earlier = [(i, m) for i, m in interior if i < middle and m is not parts.layout]  # which loads and stores carry out
     yield "struct Chain {"
     yield f"  typedef {C_NAMES[parts.source]} Source;"
     yield f"  typedef {C_NAMES[parts.first]} First;"
@@ -109,6 +123,11 @@ def _chain(parts: Composition, call: str) -> Iterator[str]:
         yield f"  static constexpr uint32_t {what}_params = {parts.offsets[index] if index is not None else 0};"
         yield f"  typedef {f'Op{index}' if index is not None else 'void'} {what.title()};"
     yield f"  static constexpr bool has_side = {'true' if parts.side else 'false'};"
+    layout = parts.members.index(parts.layout) if parts.layout else None
+    yield f"  static constexpr bool has_layout = {'true' if layout is not None else 'false'};"
+    if layout is not None:
+        yield f"  static constexpr uint32_t layout_params = {parts.offsets[layout]};"
+        yield f"  typedef Op{layout} Layout;"
     yield f"  static constexpr bool resolves = {'true' if parts.resolves else 'false'};"
     yield f"  static constexpr bool skips = {'true' if parts.missing else 'false'};"
     yield f"  static constexpr bool has_selector = {'true' if parts.selector else 'false'};"

@@ -18,7 +18,8 @@ from briquette.ports import Chunked, PortValue
 from briquette.target import KernelSource, Module, Target
 
 from .chain import Composition
-from .cuda_program import LANES, CudaProgram
+from .cuda_program import CudaProgram
+from .cuda_run import LANES
 
 _MESSAGE: Final = 512
 _ALIGNED: Final = 16  # of the widest access

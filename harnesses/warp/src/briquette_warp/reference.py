@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from briquette.graph import NodePort
 from briquette.harness import GroupRun
-from briquette.ports import PortValue
+from briquette.ports import Chunked, PortValue
 from briquette.stage import Scope
 
 from .chain import Composition
@@ -21,7 +21,9 @@ def forward(parts: Composition, source: NDArray[Any], run: GroupRun) -> dict[Nod
     value: PortValue = source
     for member in parts.members:
         stage, record = member.stage, run.record
-        scope = Scope(record.of(member.node), member.types, run.count, run.chunk, partial(record.tally, member.node))
+        count = value.size if not isinstance(value, Chunked) else run.coded
+        tally = partial(record.tally, member.node)
+        scope = Scope(record.of(member.node), member.types, count, run.chunk, tally, stretch=run.stretch)
         outputs = stage.forward({stage.inputs[0]: value}, scope)
         value = outputs[stage.outputs[0]]
         made.update({(member.node, port): outputs[port] for port in stage.fused_aux_outputs()})

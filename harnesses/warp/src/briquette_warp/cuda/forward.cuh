@@ -4,6 +4,7 @@
 // Source: briquette; memory plan after SZp and cuSZp (Huang et al., SC 2023), one coder segment a lane.
 #pragma once
 #include <briquette_warp/cuda/device.cuh>
+#include <briquette_warp/cuda/layout_device.cuh>
 #include <briquette_warp/cuda/select_device.cuh>
 
 #ifndef briquette_doze  // a stress test puts delays here
@@ -114,14 +115,16 @@ template <class C, class Run> __device__ __forceinline__ void forward(const Run 
   const uint64_t first = id * chunk;
   const uint32_t m = uint32_t(f.n - first < uint64_t(chunk) ? f.n - first : uint64_t(chunk));
   const uint32_t mine = m > uint32_t(t * per_lane) ? (m - t * per_lane < uint32_t(per_lane) ? m - t * per_lane : per_lane) : 0;
-  load_tile(reinterpret_cast<const X *>(f.in) + first, m, tile);
+  if constexpr (C::has_layout) gather_tile<C>(reinterpret_cast<const X *>(f.in), first, m, tile, f.params);
+  else load_tile(reinterpret_cast<const X *>(f.in) + first, m, tile);
 
   T c[per_lane];
   if constexpr (C::has_head) {
     uint32_t kept = quantize_lane<typename C::Head>(tile, c, f.params + C::head_params);
     if constexpr (C::has_side) {
       kept &= mine < uint32_t(per_lane) ? (1u << mine) - 1u : 0xffffffffu;
-      if (__any_sync(0xffffffffu, kept != 0)) {  // no barrier: most warps keep nothing
+      if constexpr (C::has_layout) mark_kept<C>(kept, first, f.kept, f.kept_warps, f.totals + 1, f.params);
+      else if (__any_sync(0xffffffffu, kept != 0)) {  // no barrier: most warps keep nothing
         f.kept[id * lanes + t] = kept;
         const uint32_t count = __reduce_add_sync(0xffffffffu, uint32_t(__popc(kept)));
         if ((t & 31) == 0) {
