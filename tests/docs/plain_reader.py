@@ -1,7 +1,6 @@
 """A reader of archives written from docs/format.md alone: it shares no code with briquette.
 
-It knows raw archives, and linear chains of ``linear-quantizer``, ``lorenzo-1d``, ``zigzag``, ``plain-rate`` and
-``adaptive-bitplane``.
+It knows raw archives, and chains of ``linear-quantizer``, ``lorenzo-1d``, ``zigzag``, ``plain-rate``, ``adaptive-bitplane``.
 """
 
 from __future__ import annotations

@@ -101,7 +101,8 @@ def test_it_fuses_and_its_own_tests_pass_from_wheels(role: str, made: Path, envi
     expected = [[name if stage == "P" else stage for stage in group] for group in GROUPS[role]]
     for direction in ("compress", "decompress"):
         assert sorted(plan[direction]["groups"]) == sorted(expected), plan[direction]["not_fused"]
-    tests = [made / name / "tests" / f"test_{part}.py" for part in ("stage", "identity")]
+    tests = [path for path in sorted((made / name / "tests").glob("test_*.py")) if path.name != KIT]
+    assert len(tests) >= 2
     done = environment.run("pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=tmp_path)
     assert re.search(r"\d+ passed", done.stdout)
     assert "skipped" not in done.stdout
@@ -138,3 +139,32 @@ def test_three_commands_lead_to_a_stage_that_fuses(
     name = shlex.split(third)[-1]
     plan = json.loads(environment.run("briquette", "plan", name, "--target", "host", "--json", cwd=tmp_path).stdout)
     assert plan["compress"]["launches"] == plan["decompress"]["launches"] == 1
+
+
+#: a fault in what a role's pack holds: the file, what stands there, what is put in its place
+FAULTS = {
+    "predictor": ("cuda/stage.cuh", "g.shift_up(c[E - 1], T(0))", "g.shift_up(c[E - 1], T(1))"),
+    "transform": ("cuda/stage.cuh", "U(c[m]) - U(p.offset)", "U(c[m]) + U(p.offset)"),
+    "coder": ("cuda/stage.cuh", "uint8_t(value >> (8 * b))", "uint8_t(value >> (8 * b) ^ b)"),
+    "quantizer": ("cuda/stage.cuh", "rintf(x * p.inverse)", "floorf(x * p.inverse)"),
+    "selector": ("cuda/stage.cuh", "based_words < plain_words", "based_words <= plain_words"),
+    "chunk-op": ("cuda/stage.cuh", "i / words : i];", "i / words : bytes - 1];"),
+    "staged": ("stage.py", 'return {"in": stream[::-1].copy()}', 'return {"in": stream.copy()}'),
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_its_own_tests_find_a_planted_fault(role: str, environment: Any, tmp_path: Path) -> None:
+    name = f"acme-faulty-{role}"
+    write(name, role, tmp_path / name)
+    file, text, other = FAULTS[role]
+    path = tmp_path / name / "src" / name.replace("-", "_") / file
+    source = path.read_text(encoding="utf-8")
+    assert source.count(text) == 1
+    path.write_text(source.replace(text, other), encoding="utf-8")
+    pip = ("pip", "install", "--quiet", "--no-deps", "--no-build-isolation")
+    tool(*pip, "--target", tmp_path / "site", tmp_path / name, cwd=tmp_path)
+    tests = [path for path in sorted((tmp_path / name / "tests").glob("test_*.py")) if path.name != KIT]
+    start = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    said = environment.run("python", "-c", start, "-q", "-x", "-p", "no:cacheprovider", *tests, cwd=tmp_path, fails=True).stdout
+    assert re.search(r"\b1 failed\b", said), said  # an assertion, or what briquette says of bytes that no coder wrote

@@ -1,6 +1,7 @@
 """``briquette new-pack``: write a distribution that works as it stands, with the places to fill in marked.
 
-The files are those of ``templates/common`` and ``templates/ROLE``: a whole pack, whose names are the placeholders below.
+The files are those of ``templates/common``, ``templates/codes`` and ``templates/ROLE``: a whole pack, whose names are the
+placeholders below.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ ROLES: Final = {
     "chunk-op": "chunk op",
     "staged": "NumPy stage",
 }
+#: the folders of templates that make a pack of each role; a quantizer takes no integers
+_PARTS: Final = {role: ("common", role) if role == "quantizer" else ("common", "codes", role) for role in ROLES}
 TEMPLATES: Final = Path(__file__).parent / "templates"
 #: longer names would make lines too long for the pack's own linter
 MAX_NAME: Final = 32
@@ -99,7 +102,7 @@ def write(name: str, role: str, folder: Path) -> list[str]:
     written = []
     staging = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
     try:
-        for part in (TEMPLATES / "common", TEMPLATES / role):
+        for part in (TEMPLATES / name for name in _PARTS[role]):
             for source in _files(part):
                 path = _filled(source.relative_to(part).as_posix(), words)
                 (staging / path).parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,8 @@ import numpy as np
 GROUPS = [("linear-quantizer", "chunk-difference", "negabinary", "my-pack", "zero-elimination")]
 #: elements of a chunk, of 4 bytes each
 SPAN = 4096
+#: a chain for integers, lossless, and some types that it takes
+CODES, CODE_TYPES = ("my-pack", "zero-elimination"), ("uint8", "int16", "int64")
 
 
 def field(n: int) -> np.ndarray:

@@ -6,6 +6,8 @@ import numpy as np
 GROUPS = [("linear-quantizer", "lorenzo-1d", "my-pack")]
 #: elements of the longest span
 SPAN = 256
+#: a chain for integers, lossless, and some types that it takes
+CODES, CODE_TYPES = ("lorenzo-1d", "my-pack"), ("int16", "uint32", "int64")
 
 
 def field(n: int) -> np.ndarray:

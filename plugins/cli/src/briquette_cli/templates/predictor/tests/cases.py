@@ -6,6 +6,8 @@ import numpy as np
 GROUPS = [("linear-quantizer", "my-pack", "plain-rate")]
 #: elements of the stage's span
 SPAN = 128
+#: a chain for integers, lossless, and some types that it takes
+CODES, CODE_TYPES = ("my-pack", "plain-rate"), ("int16", "uint32", "int64")
 
 
 def field(n: int) -> np.ndarray:

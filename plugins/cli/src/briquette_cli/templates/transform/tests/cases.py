@@ -6,6 +6,8 @@ import numpy as np
 GROUPS = [("linear-quantizer", "lorenzo-1d", "my-pack", "plain-rate")]
 #: elements of the longest span
 SPAN = 256
+#: a chain for integers, lossless, and some types that it takes
+CODES, CODE_TYPES = ("my-pack", "plain-rate"), ("int16", "uint32", "int64")
 
 
 def field(n: int) -> np.ndarray:
