@@ -4,8 +4,8 @@
     python tools/mutants.py RESULTS.jsonl --summary
 
 A mutant is a copy of a pack's sources with one change: an operator, a constant, an index, the order of two statements, a barrier
-left out, a declaration. The kit's quick level runs on a stage that the changed file belongs to. Results are kept a line each, so
-that a run goes on where the last one ended. A mutant that no compiler takes is counted apart: it says nothing about the kit.
+left out, a declaration. Checks of the kit's quick level run on a stage that the changed file belongs to. Results are kept a line
+each, so that a run goes on where the last one ended. A mutant that no compiler takes is counted apart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKS: Final = ("quantize", "lorenzo", "bitpack", "transforms", "lc")
-_SECONDS: Final = 300
+_SECONDS: Final = 900
+#: the checks of the quick level that are run: those that could tell; the sanitizers', where nothing before them does
+_CHECKS: Final = (
+    *("declaration", "expected groups", "types", "inverse", "state", "role", "cost and room", "identity", "geometries"),
+    *("partial spans", "empty and tiny", "damage", "memory"),
+)
 
 #: what a change is called, what it looks for in a line of code, and what it puts there
 _SWAPS: Final = (
@@ -91,9 +96,17 @@ def mutants() -> list[Mutant]:
             name = str(path.relative_to(source))
             for at in usable:
                 found += [Mutant(pack, name, at, kind, lines[at - 1], new) for kind, new in _changes(lines[at - 1])]
-                if path.suffix == ".cuh" and at + 1 in usable and _statement(lines[at - 1]) and _statement(lines[at]):
+                if path.suffix == ".cuh" and at + 1 in usable and _depends(lines[at - 1], lines[at]):
                     found.append(Mutant(pack, name, at, "order", lines[at - 1], f"{lines[at]}\n{lines[at - 1]}"))
     return found
+
+
+def _depends(first: str, second: str) -> bool:
+    """Whether the order of two statements matters, as far as can be seen: one names what the other assigns."""
+    if not (_statement(first) and _statement(second)):
+        return False
+    names = [re.sub(r"[\[(.].*", "", line.split("=")[0].rstrip(" +-*/|&^<>")).split()[-1] for line in (first, second)]
+    return bool(re.search(rf"\b{names[0]}\b", second) or re.search(rf"\b{names[1]}\b", first))
 
 
 def _statement(line: str) -> bool:
@@ -186,6 +199,8 @@ def look(mutant: Mutant, stages: Sequence[str]) -> dict[str, Any]:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         command = [sys.executable, "-m", "briquette_cli.main", "check", f"briquette-{mutant.pack}", "--fail-fast", "--json"]
         command += [word for stage in stages for word in ("--stage", stage)]
+        checks = (*_CHECKS, "races") if mutant.kind in ("barrier", "order") else _CHECKS
+        command += [word for name in checks for word in ("--only", name)]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(copy), *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -207,7 +222,9 @@ def look(mutant: Mutant, stages: Sequence[str]) -> dict[str, Any]:
     if not failed:
         return {"outcome": "survived", "seconds": seconds}
     first = failed[0]
-    stillborn = first["check"] == "compiles" and "error:" in first["detail"] and "static assertion" not in first["detail"]
+    stillborn = (
+        first["check"] in ("identity", "compiles") and "error:" in first["detail"] and "static assertion" not in first["detail"]
+    )
     stillborn |= first["check"] == "loads" and "SyntaxError" in first["detail"]
     outcome = "stillborn" if stillborn else "caught"
     return {"outcome": outcome, "check": first["check"], "said": first["detail"][:300], "seconds": seconds}

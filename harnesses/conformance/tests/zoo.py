@@ -149,7 +149,7 @@ FAULTS = (
         "acme-swap",
         ((_SWAP_CUH, "    g.sync();\n", ""),),
         "races",
-        r"data race in <.*acme_roles/cuda/swap.cuh>, line \d+",
+        r"data race in <acme_roles/cuda/swap.cuh>, line \d+",
         ("--only", "inverse", "--only", "races"),
     ),
     Fault(
@@ -160,11 +160,11 @@ FAULTS = (
             (
                 _SWAP_CUH,
                 "      out[2 * k + 1] = held;",
-                "      if (k + 1 < bytes / 2) out[2 * k + 2] = out[2 * k + 2];  // the next lane's\n      out[2 * k + 1] = held;",
+                "      if (k + 1 < bytes / 2) out[2 * k + 2] = uint8_t(k);  // the next lane's\n      out[2 * k + 1] = held;",
             ),
         ),
         "races",
-        r"data race in <.*acme_roles/cuda/swap.cuh>, line \d+",
+        r"data race in <acme_roles/cuda/swap.cuh>, line \d+",
         ("--only", "inverse", "--only", "races"),
     ),
     Fault(
@@ -354,7 +354,7 @@ FAULTS = (
         "decoder that trusts its payload",
         "acme-coder",
         "byte-coder",
-        ((_CODER, "data.size >= begin and widths.max() <= size and not data[halves:begin].any()", "True"),),
+        ((_CODER, "if not sound or begin + _HALF * int(widths.sum(dtype=np.int64)) != data.size:", "if not sound and False:"),),
         "damage",
         r"damaged archive: .*(an inverse raises ArchiveError for damage|targets disagree)",
         ("--only", "damage"),

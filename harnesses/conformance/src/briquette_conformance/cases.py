@@ -226,6 +226,8 @@ def _find_cases(subject: Subject, partners: list[tuple[str, Stage]], judge: Plac
     if access is not FusionAccess.TILE_SELECTOR:
         few = accepted if full else _few(accepted, stage.fusion_spec().unit == "bytes")
         cases += [c for d in few if (c := _case((stage,), d, 0)) is not None]
+        if stage.takes_bound and not stage.needs_bound:  # it can do without one
+            cases += [Case((stage,), c.dtype, None) for c in cases[:1]]
     for shape in _shapes(stage, access, full):
         types = accepted if full else accepted[:1]
         found = _joined(stage, shape, roles, types, judge, 3 if full else 1)

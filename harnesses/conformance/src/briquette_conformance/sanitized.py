@@ -46,7 +46,7 @@ _SECONDS: Final = 600
 #: damaged values that a job decodes
 _MUTATIONS: Final = 24
 _SUMMARY: Final = re.compile(r"(?:WARNING: ThreadSanitizer: |ERROR: AddressSanitizer: |runtime error: )(.*)")
-_PLACE: Final = re.compile(r"([A-Za-z_]\w*/(?:[\w.-]+/)*[\w.-]+\.cuh):(\d+)")
+_PLACE: Final = re.compile(r"(?:\binclude/)?([A-Za-z_]\w*/(?:[\w.-]+/)*[\w.-]+\.cuh):(\d+)")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,12 @@ def run_jobs(sanitizer: str, jobs: Sequence[Job], headers: Mapping[str, str] | N
             path = Path(folder, "jobs.json")
             told = {"sanitizer": sanitizer, "jobs": [asdict(job) for job in waiting], "headers": dict(headers or {})}
             path.write_text(json.dumps(told), encoding="utf-8")
-            variables = {**_OPTIONS, "LD_PRELOAD": library, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+            variables = {
+                **_OPTIONS,
+                "LD_PRELOAD": library,
+                "TMPDIR": folder,
+                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+            }
             done = subprocess.run(
                 [sys.executable, "-m", __name__, str(path)],
                 env={**os.environ, **variables},
@@ -132,7 +137,7 @@ def _summary(text: str, status: int) -> str:
     match = _SUMMARY.search(text)
     begin = text.rfind("\n", 0, match.start()) + 1 if match else 0  # UBSan names the place before it says what happened
     places = [f"<{p[0]}>, line {p[1]}" for p in _PLACE.findall(text[begin:])]
-    where = "; ".join(dict.fromkeys(places))
+    where = "; ".join([p for p in dict.fromkeys(places) if "emulat" not in p][:6])
     kind = match[1].split(" on address")[0].split(" (pid")[0] if match else ""
     if not kind:
         lines = [line for line in text.strip().splitlines() if line.strip()]
@@ -140,8 +145,19 @@ def _summary(text: str, status: int) -> str:
     return f"{kind} in {where or 'code without lines'}"
 
 
+_really_unlink: Final = os.unlink
+
+
+def _unlink(path: Any, **options: Any) -> None:
+    """Leave shared libraries to whoever removes the temporary folder."""
+    if not str(path).endswith(".so"):
+        _really_unlink(path, **options)
+
+
 def main(path: str) -> None:
     """Run the jobs of a file; print a line for each."""
+    os.environ.pop("LD_PRELOAD", None)  # it is in this process; compilers are no business of a sanitizer's
+    os.unlink = _unlink  # reports name lines of libraries that are still there
     asked: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
     made: Any = type(_compiling())
     host: Target = made(extra_flags=FLAGS[asked["sanitizer"]], headers=asked["headers"])
