@@ -150,7 +150,7 @@ _really_unlink: Final = os.unlink
 
 def _unlink(path: Any, **options: Any) -> None:
     """Leave shared libraries to whoever removes the temporary folder."""
-    if not str(path).endswith(".so"):
+    if options.get("dir_fd") is not None or not str(path).endswith(".so"):  # a folder that goes takes all with it
         _really_unlink(path, **options)
 
 
