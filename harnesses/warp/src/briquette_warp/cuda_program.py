@@ -58,9 +58,10 @@ def resident_blocks(parts: Composition, direction: Direction) -> int:
     if any(map(in_element_form, parts.members)):
         return 2  # a lane turns 32 codes from one layout to the other: with more blocks they spill
     tiles = parts.selector is not None  # a selector holds codes and two orders of differences: 64 registers, else 48
+    laid = parts.layout is not None  # predictors behind a layout look along several axes, and places take registers too
     if shared_bytes(parts) > 40_000:
-        return 2 if tiles and direction == "forward" else 3
-    return 4 if tiles or itemsize(parts.source) < 4 else 5  # packing several elements into a word takes registers too
+        return 2 if laid or (tiles and direction == "forward") else 3
+    return 4 if tiles or laid or itemsize(parts.source) < 4 else 5  # packing several elements into a word takes registers too
 
 
 def refuse_geometry(parts: Composition) -> str | None:
