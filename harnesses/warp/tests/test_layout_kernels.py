@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from emulator_kit import host_target
+from emulator_kit import forget_pipelines, host_target
 from numpy.typing import NDArray
 
 import briquette as bq
@@ -55,7 +56,7 @@ def field(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
 
 
 @pytest.fixture
-def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+def emulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have the host target run every group in the emulator."""
     host_target()
 
@@ -63,6 +64,9 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
         return EmulatedProgram(Composition(tuple(chain), chunk), direction, target)
 
     monkeypatch.setattr(WarpHarness, "program", program)
+    forget_pipelines()  # of tests before, whose programs are none of the emulator's
+    yield
+    forget_pipelines()
 
 
 @pytest.mark.parametrize(("tail", "dtype"), [*((t, "float32") for t in TAILS), ("tiled", "float16"), ("tiled", "float64")])
