@@ -13,7 +13,7 @@ import briquette
 from briquette.archive import Archive
 from briquette.pipeline import Pipeline
 
-PRESETS: Final = ("fast", "planes", "zigzag", "adaptive")
+PRESETS: Final = ("fast", "planes", "zigzag", "adaptive", "tiled", "tiled-outlier")
 #: what the presets leave out: other spans, narrow codes for both dtypes, wide ones for float32
 OTHERS: Final = {
     "narrow": ("linear-quantizer:code_type=int16", "lorenzo-1d:region=64", "zigzag", "plain-rate:segment=64"),
