@@ -144,12 +144,37 @@ def test_edges_follow_the_name_of_what_stands_in() -> None:
     edges = '[[edge]]\nfrom = "in"\nto = "bits.in"\n[[edge]]\nfrom = "bits.out"\nto = "same.in"\n'
     pipe = bq.Pipeline.from_toml(TEXT + edges)
     assert list(pipe.variant("float32", Bound(0.1, "pwrel")).graph.nodes) == ["point-bits", "same"]
-    with pytest.raises(PipelineError, match="leaves node 'bits' out, which only a chain allows"):
+    with pytest.raises(PipelineError, match="leaves node 'bits' out, which edges begin at"):
         pipe.variant("int32", None)
     named = bq.Pipeline.from_toml(TEXT.replace('use = "bits"', 'use = "bits"\nnode = "first"', 1))
     assert list(named.variant("float32", Bound(0.1, "pwrel")).graph.nodes) == ["first", "same"]
     twice = bq.Pipeline.from_toml(TEXT.replace('use = "same"', 'use = "same"\nnode = "point-bits"'))
     assert list(twice.variant("float32", Bound(0.1, "pwrel")).graph.nodes) == ["point-bits-2", "point-bits"]
+
+
+def test_a_leaf_may_be_left_out_beside_edges() -> None:
+    text = """
+[[stage]]
+use = "bits"
+[[stage]]
+use = "same"
+node = "leaf"
+[[stage.when]]
+dtypes = ["float64"]
+[[stage]]
+use = "same"
+[[edge]]
+from = "bits.out"
+to = "same.in"
+[[edge]]
+from = "bits.out"
+to = "leaf.in"
+"""
+    pipe = bq.Pipeline.from_toml(text)
+    assert pipe.variant("float32", Bound(0.1)).graph.sinks == (("same", "out"), ("leaf", "out"))
+    left = pipe.variant("float64", Bound(0.1))
+    assert left.graph.linear
+    assert left == bq.chain("bits", "same")
 
 
 def test_a_mode_that_no_stage_serves_names_the_presets_that_do() -> None:

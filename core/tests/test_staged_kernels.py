@@ -53,7 +53,7 @@ class Own(Toy):
     access: FusionAccess = FusionAccess.UNFUSABLE
     knows: str = "toy"
 
-    def staged_kernel(self, direction: Direction, dialect: str) -> StagedKernel | None:
+    def staged_kernel(self, direction: Direction, dialect: str, types: Mapping[str, PortType]) -> StagedKernel | None:
         return partial(OwnProgram, direction) if dialect == self.knows else None
 
 
@@ -120,7 +120,7 @@ def test_priming_knows_the_chunk() -> None:
 
 def test_a_maker_that_fails_is_not_hidden() -> None:
     class Broken(Own):
-        def staged_kernel(self, direction: Direction, dialect: str) -> StagedKernel | None:
+        def staged_kernel(self, direction: Direction, dialect: str, types: Mapping[str, PortType]) -> StagedKernel | None:
             def fails(*_: Any) -> GroupProgram:
                 raise DeclarationError("no such header")
 

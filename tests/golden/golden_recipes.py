@@ -216,6 +216,16 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "lossless-int16": Recipe(
         lambda: (np.arange(9000) % 251 - 125).astype(np.int16), chain(("lorenzo-1d", {}), ("plain-rate", {})), None
     ),
+    "archive-float32": Recipe(sea, "archive", 1e-3, "rel"),
+    "archive-float64": Recipe(sun, "archive", 1e-3, "rel"),
+    "run-length-huffman-uint16": Recipe(
+        lambda: (np.arange(20_000) ** 2 // 500_000 % 300).astype(np.uint16),
+        chain(("run-length", {}), ("huffman", {"contexts": 2})),
+        None,
+    ),
+    "lossless-huffman-int64": Recipe(
+        lambda: np.where(np.arange(9000) % 7 < 3, 0, (np.arange(9000, dtype=np.int64) - 4000) ** 3), chain(("huffman", {})), None
+    ),
     "adaptive-float32": Recipe(sea, "adaptive", 1e-3, "rel"),
     "adaptive-float64": Recipe(sun, "adaptive", 1e-3, "rel"),
     "adaptive-apart-float32": Recipe(sea, APART, 0.05),

@@ -31,6 +31,9 @@ def chains() -> dict[str, tuple[bq.Pipeline, str]]:
         "adaptive int32": (bq.chain(selector, stage("plain-rate")), "int32"),
         "adaptive, planes float32": (bq.chain(head, selector, planes), "float32"),
         "adaptive, zigzag float32": (bq.chain(head, selector, stage("zigzag"), planes), "float32"),
+        "tiled float32": (bq.Pipeline.from_preset("tiled"), "float32"),
+        "tiled float64": (bq.Pipeline.from_preset("tiled"), "float64"),
+        "tiled-outlier float32": (bq.Pipeline.from_preset("tiled-outlier"), "float32"),
         "adaptive, tiles apart float32": (bq.chain(head, selector, stage("plain-rate"), sides=False), "float32"),
     }
 

@@ -43,12 +43,14 @@ def chains() -> dict[str, tuple[bq.Pipeline, str]]:
             made[f"{coder.name if coder else 'planes'} {dtype}"] = (bq.chain(*stages, *([coder] if coder else [])), dtype)
     registry = discovery.registry()
     for preset in registry.presets():
-        for dtype, mode in (("float32", "rel"), ("float64", "rel"), ("float32", "pwrel"), ("float16", "rel")):
+        for dtype, mode in (("float32", "rel"), ("float64", "rel"), ("float32", "pwrel")):
             try:
                 pipe = bq.Pipeline.from_preset(preset).variant(dtype, Bound(1e-3, mode))
-            except UsageError:  # 16-bit floats have no point-wise bound, some presets no bound at all
+            except UsageError:
                 continue
-            if any("chunk_bytes" in s.parameter_names() for s in pipe.graph.nodes.values()):
+            stages = list(pipe.graph.nodes.values())
+            without = stages[0].needs_bound and not stages[0].fused_aux_outputs()  # the other heads are in chains above
+            if without and any("chunk_bytes" in s.parameter_names() for s in stages):
                 made[f"{preset} {dtype} {mode}"] = (pipe, dtype)
     return made
 

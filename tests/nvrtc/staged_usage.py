@@ -33,14 +33,14 @@ def main(archs: list[str]) -> None:
         except (BriquetteError, TypeError):  # parameters without defaults
             continue
         for direction in DIRECTIONS:
-            kernel = stage.staged_kernel(direction, "cuda")
-            if kernel is None:
-                continue
             for dtype in sorted(STREAM_DTYPES):
                 inputs = {port: PortType(dtype) for port in stage.inputs}
                 try:
                     types = {**inputs, **stage.output_types(inputs)}
                 except BriquetteError:  # not one of its types
+                    continue
+                kernel = stage.staged_kernel(direction, "cuda", types)
+                if kernel is None:
                     continue
                 composed: list[Any] = []
                 kernel(name, types, SimpleNamespace(compile=composed.append, dialect="cuda"), 8192)  # type: ignore[arg-type]

@@ -47,6 +47,9 @@ EXPECTED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("plain-rate", "32"): (tuple(f"{c} {c}" for c in CODES), NARROW),
     ("plain-rate", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
     ("adaptive-bitplane", "32"): (tuple(f"{c} {c}" for c in CODES), NARROW),
+    ("tiled-lorenzo", "0"): (tuple(f"{c} {c}" for c in CODES), ("1x64", "8x8", "32x2")),
+    ("outlier", "32"): (tuple(f"{c} {c}" for c in CODES), NARROW),
+    ("outlier", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
     ("adaptive-bitplane", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
 }
 
@@ -106,7 +109,13 @@ def test_every_policy_compiles_at_every_geometry(nvrtc_python: Path, repo_root: 
     found = json.loads(made.read_text(encoding="utf-8"))
     assert found["problems"] == []
     left_out = {line.partition(" of ")[0] for line in found["left_out"]}
-    assert {"bit-shuffle", "chunk-difference", "difference"} <= left_out  # which are for another harness, or for none
+    assert {
+        "bit-shuffle",
+        "chunk-difference",
+        "difference",
+        "lorenzo-nd",
+        "tile-order",
+    } <= left_out  # which are for another harness, or for none
     assert not left_out & {stage for stage, _ in EXPECTED}
     assert "-fmad=false" in found["flags"]
     assert not [flag for flag in found["flags"] if "fast" in flag]
@@ -136,7 +145,7 @@ def test_kernels_of_chains_with_a_selector_stay_in_registers(nvrtc_python: Path,
     done = subprocess.run(command, cwd=repo_root, env=environment, text=True, capture_output=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr
     found = [u for u in json.loads(done.stdout) if u["kernel"] in ("briquette_forward", "briquette_inverse")]
-    assert len(found) == 6 * 2 * len(ARCHITECTURES)
+    assert len(found) == 9 * 2 * len(ARCHITECTURES)
     for usage in found:
         wide = "float64" in usage["chain"]
         assert usage["spill_stores"] + usage["spill_loads"] <= (256 if wide else 0), usage

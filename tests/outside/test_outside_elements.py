@@ -320,3 +320,29 @@ def test_what_is_refused_says_why(stage: Add, dtype: str, reason: str) -> None:
     plan = bq.chain(stage, Add(by=1, span=32)).plan(dtype, "host", "auto")
     assert plan.forward.groups == ()
     assert reason in plan.forward.reasons[0].reason
+
+
+@pytest.mark.parametrize("amplitude", [1.0, 1e6])  # with the larger, codes that float32 does not hold: by the NumPy forms
+def test_behind_a_layout(amplitude: float) -> None:
+    pipe = pipeline(
+        (
+            ("linear-quantizer", {}),
+            ("tile-order", {}),
+            ("warp-difference", {"elems_per_lane": 4}),
+            ("tiled-lorenzo", {}),
+            ("warp-planes", {"elems_per_lane": 2}),
+        )
+    )
+    x = (np.cumsum(np.random.default_rng(0).standard_normal(131 * 157)) * amplitude).reshape(131, 157).astype(np.float32)
+    x[3, :9], x[77, 3] = np.nan, np.inf
+    assert pipe.plan(x, target="host", fusion="auto").forward.launches == 1
+    made = set()
+    for target, fusion in WAYS:
+        run = pipe.executable("float32", target, fusion)
+        record, values = run.forward(x.reshape(-1), bq.Bound(0.05), 1, shape=x.shape)
+        out = np.empty(x.size, np.float32)
+        run.inverse(values, record, run.lengths.stretch(x.shape), 1, out)
+        words = b"".join(value.words.tobytes() for value in values.values() if isinstance(value, Chunked))
+        made.add((out.tobytes(), words))
+        assert bounds.compare(x.reshape(-1), out, 0.05).ok
+    assert len(made) == 1

@@ -15,7 +15,7 @@ from briquette.ports import numpy_dtype
 
 pytest.importorskip("ml_dtypes", reason="bfloat16 comes from ml_dtypes")
 
-PRESETS = ("fast", "planes", "zigzag", "adaptive", "masked")
+PRESETS = ("fast", "planes", "zigzag", "adaptive", "masked", "archive")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 CHUNK = 8192

@@ -36,7 +36,8 @@ class Alternative:
     dtypes : tuple of str
         NumPy names of the source's dtypes for which it does; empty: for all.
     stage : str
-        Name of the stage, or ``distribution:name``; empty: the stage is left out, which only a chain allows.
+        Name of the stage, or ``distribution:name``; empty: the stage is left out, which a chain allows, and
+        elsewhere a stage that no edge begins at: its input becomes a segment of the archive.
     params : mapping
         Its parameters by name.
 

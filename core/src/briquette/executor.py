@@ -205,9 +205,10 @@ class Executable:
             stage = self.graph.nodes[node]
             port = self.graph.sources[node, stage.inputs[0]]
             source = self._on_host(port, values) if port in values else None
-            array = source if isinstance(source, np.ndarray) else None
+            array, chunked = (source, None) if isinstance(source, np.ndarray) else (None, source)
             count, missing, chunk = self.lengths.reads(node, of), stage.missing_values(), self.plan.chunk
-            context = PrimeContext(array, self.plan.types[node], bound, count, missing=missing, chunk=chunk, shape=of.shape)
+            types = self.plan.types[node]
+            context = PrimeContext(array, types, bound, count, None, missing, chunk, of.shape, chunked)
             state = dict(stage.prime_fused_forward_state(context))
             if state:
                 record.state[node] = state
@@ -416,24 +417,17 @@ class Executable:
         step = self.plan.inverse.steps[index]
         head = step.nodes[0]
         port = self.graph.nodes[head].inputs[0]
-        if streams is not None:
+        kind = self.plan.types[head][port]
+        if kind.layout == "chunked":
+            out = None
+        elif streams is not None:
             like = out if self.memory is not None and self.memory.owns(out) else None
-            out = streams.new(
-                (self.graph.sources[head, port], index), self.plan.types[head][port], self.lengths.reads(head, of), like
-            )
-        tail = (step.nodes[-1], self.graph.nodes[step.nodes[-1]].outputs[0])
-        run = GroupRun(
-            record,
-            self.lengths.reads(head, of),
-            self.plan.chunk,
-            threads,
-            out=out,
-            stretch=of,
-            coded=self.lengths.elements(tail, of),
-        )
-        aside = {
-            p for p in checks if self.graph.layout in step.nodes and p[0] != self.graph.layout and p[0] not in self.graph.behind
-        }
+            out = streams.new((self.graph.sources[head, port], index), kind, self.lengths.reads(head, of), like)
+        tail, count = (step.nodes[-1], self.graph.nodes[step.nodes[-1]].outputs[0]), self.lengths.reads(head, of)
+        coded = self.lengths.elements(tail, of)
+        run = GroupRun(record, count, self.plan.chunk, threads, out=out, stretch=of, coded=coded)
+        layout, behind = self.graph.layout, self.graph.behind
+        aside = {p for p in checks if layout in step.nodes and p[0] != layout and p[0] not in behind}
         run.checker = all_of(c for p, c in checks.items() if p not in aside)
         run.aside_checker = all_of(c for p, c in checks.items() if p in aside)
         ports = {(n, p): values[n, p] for n in step.nodes for p in self.graph.nodes[n].outputs if (n, p) in values}

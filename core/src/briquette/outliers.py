@@ -276,8 +276,8 @@ def _decode_values(reader: _Reader, n: int, form: int, bits: np.dtype[Any]) -> N
         raise ArchiveError(f"value form {form} of the outliers is unknown; this reader knows 0 and {_VALUE_RUNS}")
     count = reader.number()
     if not 1 <= count <= n:
-        raise ArchiveError(f"{n} outlier values cannot be {count} runs")
+        raise ArchiveError(f"{n} values kept aside cannot be {count} runs")
     lengths = reader.halves(count) + 1
     if int(lengths.sum()) != n:
-        raise ArchiveError(f"the runs of outlier values hold {int(lengths.sum())} values, not {n}")
+        raise ArchiveError(f"the runs of values kept aside hold {int(lengths.sum())} values, not {n}")
     return np.repeat(reader.values(count, bits), lengths)

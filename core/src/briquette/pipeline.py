@@ -224,12 +224,11 @@ class Pipeline:
                 taken = {*self._nodes, *pipe._nodes}
                 own = node != pipeline_toml.free_name(stage.name, ())
                 named[node] = pipe.add(made, node if own else pipeline_toml.free_name(made.name, taken - {node}))
-            elif self._edges is not None:
-                raise PipelineError(
-                    f"an alternative leaves node {node!r} out, which only a chain allows; this pipeline has edges"
-                )
+            elif any(e.src == node for e in self._edges or ()):
+                raise PipelineError(f"an alternative leaves node {node!r} out, which edges begin at; a chain would close the gap")
         if self._edges is not None:
-            pipe._edges = [Edge(named.get(e.src, e.src), e.src_port, named.get(e.dst, e.dst), e.dst_port) for e in self._edges]
+            kept = [e for e in self._edges if e.dst in named or e.dst not in self._nodes]
+            pipe._edges = [Edge(named.get(e.src, e.src), e.src_port, named.get(e.dst, e.dst), e.dst_port) for e in kept]
         _ = pipe.graph
         return pipe
 

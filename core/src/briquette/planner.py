@@ -199,8 +199,9 @@ class _Planner:
                 spec, _ = declared(self.graph.nodes[node], self.direction)
                 what = "no role: UNFUSABLE, a barrier"
                 if spec.fusable:
-                    own = self.graph.nodes[node].staged_kernel(self.direction, self.target.dialect) is not None
-                    what = "a kernel of its own (staged_kernel) and no policy" if own else "no device policy (fused_op)"
+                    what = "no device policy (fused_op)"
+                    if self._brings_kernel(node):
+                        what = "a kernel of its own (staged_kernel) and no policy"
                 if spec.reason:
                     what += f" ({spec.reason})"
                 return "", f"{node} declares {what}"
@@ -244,8 +245,11 @@ class _Planner:
     def _alone(self, node: str) -> Step:
         if self._refusal([node]) is None:
             return Step((node,), "kernel", self._harness([node]))
-        own = self.target is not None and self.graph.nodes[node].staged_kernel(self.direction, self.target.dialect) is not None
-        return Step((node,), "kernel" if own else "numpy")
+        return Step((node,), "kernel" if self._brings_kernel(node) else "numpy")
+
+    def _brings_kernel(self, node: str) -> bool:
+        assert self.target is not None
+        return self.graph.nodes[node].staged_kernel(self.direction, self.target.dialect, self.types[node]) is not None
 
     def _why_apart(self, path: Sequence[str], start: int, cut: int, groups: Mapping[int, int]) -> str:
         if self.fusion == "off":

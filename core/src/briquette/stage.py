@@ -15,7 +15,7 @@ from .declare import FusedOp, FusionSpec
 from .errors import DeclarationError, PipelineError, UsageError
 from .layouts import Layout, Stretch
 from .params import Scalar
-from .ports import PortType, PortValue
+from .ports import Chunked, PortType, PortValue
 from .record import Bound
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class PrimeContext:
         Elements of an archive chunk; 0 where whoever primes does not say.
     shape : tuple of int
         The array's shape, wherever in the pipeline the stage stands.
+    chunked : Chunked, optional
+        The stage's first input where it is chunked, in host memory.
     """
 
     source: NDArray[Any] | None
@@ -54,6 +56,7 @@ class PrimeContext:
     missing: tuple[float, ...] = ()
     chunk: int = 0
     shape: tuple[int, ...] = ()
+    chunked: Chunked | None = None
 
     def extent(self) -> Extent:
         """Return smallest, largest and first finite value of the stage's input.
@@ -307,7 +310,7 @@ class Stage:
         """The device policy for decompression; in lockstep with `fused_op` unless overridden."""
         return self.fused_op()
 
-    def staged_kernel(self, direction: Direction, dialect: str) -> StagedKernel | None:
+    def staged_kernel(self, direction: Direction, dialect: str, types: Mapping[str, PortType]) -> StagedKernel | None:
         """Return what makes the program by which the stage runs alone on targets of `dialect`, or None: as NumPy.
 
         For a stage whose own passes over the data are no policy of a harness, a barrier that counts before it codes, say. It is

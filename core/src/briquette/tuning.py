@@ -106,9 +106,10 @@ def composed(run: Executable, step: Step, direction: Direction, target: Target) 
         members, harness = run.members(step, direction), run.harnesses[step.harness]
         return program(harness, members, direction, target, chunk, remembered(harness, members, direction, target, chunk))
     (node,) = step.nodes
-    kernel = run.graph.nodes[node].staged_kernel(direction, target.dialect)
+    types = run.plan.types[node]
+    kernel = run.graph.nodes[node].staged_kernel(direction, target.dialect, types)
     assert kernel is not None  # the planner has asked
-    return kernel(node, run.plan.types[node], target, chunk)
+    return kernel(node, types, target, chunk)
 
 
 def remembered(harness: Harness, members: Sequence[Member], direction: Direction, target: Target, chunk: int) -> Geometry | None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from briquette import archived, request
 from briquette.selection import choose_target
 from briquette.target import KernelSource
 from briquette_warp.emulated import emulated_source
@@ -33,6 +34,12 @@ class Emulated:
         text = message.tobytes().split(b"\0")[0].decode()
         assert status == (1 if text else 0)
         return words, text
+
+
+def forget_pipelines() -> None:
+    """Drop the pipelines that calls keep, with the programs compiled for them: what runs next is compiled anew."""
+    archived._pipeline.cache_clear()
+    request._preset.cache_clear()
 
 
 def host_target() -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from emulator_kit import host_target
+from emulator_kit import forget_pipelines, host_target
 from numpy.typing import NDArray
 
 import briquette as bq
@@ -23,7 +24,7 @@ COUNTS = (33, 300, 1023, 8191, 8192, 8193, 16385 + 77)
 
 
 @pytest.fixture
-def emulated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def emulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Have the host target run every group in the emulator; returns what runs, direction by direction."""
     host_target()
     ran = []
@@ -33,7 +34,9 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return EmulatedProgram(Composition(tuple(chain), chunk), direction, target)
 
     monkeypatch.setattr(WarpHarness, "program", program)
-    return ran
+    forget_pipelines()  # of tests before, whose programs are none of the emulator's
+    yield ran
+    forget_pipelines()
 
 
 def fields(n: int, dtype: str) -> list[NDArray[Any]]:

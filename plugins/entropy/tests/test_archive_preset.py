@@ -71,18 +71,37 @@ def test_other_types(dtype: str) -> None:
     assert bq.verify(data, x).ok
 
 
-def test_the_predictor_group_fuses_and_both_ports_are_segments() -> None:
+def test_the_predictor_group_fuses_and_both_its_ports_are_coded() -> None:
     x = np.cumsum(np.random.default_rng(0).standard_normal(40_000)).astype(np.float32)
     x[::1000] = np.nan
     pipe = bq.Pipeline.from_preset("archive")
     plan = pipe.plan(x, target="host")
     assert plan.forward.groups == plan.inverse.groups == (("linear-quantizer", "lorenzo-1d"),)
-    assert plan.forward.launches == plan.inverse.launches == 2
-    assert plan.graph.sinks == (("huffman", "out"), ("linear-quantizer", "outliers"))
+    assert plan.forward.launches == plan.inverse.launches == 3
+    assert not plan.forward.transfers
+    assert plan.graph.sinks == (("huffman", "out"), ("kept", "out"))
+    reasons = {(r.src, r.dst): r.reason for r in plan.forward.reasons}
+    assert reasons == {
+        ("linear-quantizer", "kept"): "linear-quantizer.outliers is a side port: it leaves the main path",
+        ("lorenzo-1d", "huffman"): "huffman declares no role: UNFUSABLE, a barrier",
+    }
     assert bq.Pipeline.from_toml(pipe.to_toml()) == pipe
     data = pipe.compress(x, 1e-3, "rel")
     assert len(bq.info(data)["segments"]) == 2
     assert np.array_equal(bq.decompress(data, region=slice(9000, 21_000)), bq.decompress(data)[9000:21_000], equal_nan=True)
+
+
+def test_coding_what_is_kept_aside_pays() -> None:
+    rng = np.random.default_rng(0)
+    x = np.cumsum(rng.standard_normal(200_000)).astype(np.float32)
+    far = rng.random(x.size) < 0.1
+    x[far] = (1e30 * (1 + rng.random(x.size)))[far]
+    plain = bq.chain(
+        "linear-quantizer", discovery.registry().stage_class("lorenzo-1d").from_parameters({"region": 8192}), "huffman"
+    )
+    data = compressed(x, 1e-2, "abs", "host")
+    assert len(data) < 0.96 * len(plain.compress(x, 1e-2, "abs"))
+    assert bq.verify(data, x).ok
 
 
 @pytest.mark.parametrize("size", [1, 2, 31, 8191, 8193])

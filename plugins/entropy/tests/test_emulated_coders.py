@@ -52,7 +52,7 @@ def programs(stage: Stage, dtype: str, device: Device) -> tuple[Any, Any]:
     types = {"in": PortType(dtype), **stage.output_types({"in": PortType(dtype)})}
     made: list[Any] = []
     for direction in ("forward", "inverse"):
-        kernel: Any = stage.staged_kernel(direction, device.dialect)  # type: ignore[arg-type]
+        kernel: Any = stage.staged_kernel(direction, device.dialect, types)  # type: ignore[arg-type]
         made.append(kernel("node", types, device, CHUNK))
     return made[0], made[1]
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from entropy_data import DTYPES, SIZES, archive_of, streams
 
 import briquette as bq
+import briquette_entropy
 from briquette import discovery
 from briquette.archive import Archive
 from briquette.archive.tools import reseal
 from briquette.errors import ArchiveError, PipelineError
+from briquette.sources import included
 
 CODERS = ("huffman", "run-length")
 
@@ -112,3 +116,9 @@ def test_the_order_of_memory_and_its_alignment_do_not_matter(coder: str, target:
     assert archive_of(bq.chain(coder), odd, target) == data
     room = np.empty(x.nbytes + 1, np.uint8)[1:].view(np.int64)
     assert np.array_equal(bq.decompress(data, target=target, out=room), x)
+
+
+def test_the_kernels_need_no_other_pack() -> None:
+    folder = Path(briquette_entropy.__file__).parent / "cuda"
+    found = {name for path in folder.glob("*.cuh") for name in included(path.read_text(encoding="utf-8"))}
+    assert found == {f"briquette_entropy/cuda/{name}.cuh" for name in ("compiler", "chunk_coder")}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import briquette as bq
 from briquette.archive import Archive, ArchiveWriter
+from briquette.archive.tools import reseal
 from briquette.errors import ArchiveError, PipelineError
 from briquette.ports import Chunked
 from briquette_entropy._codebook import LIMIT, Codebook, unpack
@@ -179,3 +180,42 @@ def test_any_bytes_are_a_codebook_or_refused(packed: bytes, contexts: int) -> No
     except ArchiveError:
         return
     assert book.lengths.max() <= LIMIT
+
+
+def chunked_pipe(**contexts: int) -> bq.Pipeline:
+    """A pipeline whose only coder of values is a run-length coder, the words of which are coded once more."""
+    return bq.chain("run-length", Huffman(**contexts))
+
+
+@pytest.mark.parametrize("contexts", [1, 8])
+def test_words_of_another_coder_are_coded_as_bytes(contexts: int) -> None:
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.poisson(9, 6000), rng.integers(1, 30, 6000)).astype(np.int32)
+    x[20_000:40_000] = 0
+    pipe = chunked_pipe(contexts=contexts)
+    plan = pipe.plan(x, target="host")
+    assert [s.kind for s in plan.forward.steps] == ["kernel", "kernel"]
+    data = archive_of(pipe, x)
+    assert len(data) < 0.6 * len(archive_of(bq.chain("run-length"), x))
+    for threads in (1, 3):
+        assert archive_of(pipe, x, "host", threads=threads) == data
+    for target in ("numpy", "host"):
+        assert np.array_equal(bq.decompress(data, target=target), x)
+        assert np.array_equal(bq.decompress(data, target=target, flat=slice(9000, 30_000)), x[9000:30_000])
+
+
+@pytest.mark.parametrize("target", ["numpy", "host"])
+def test_a_chunk_that_claims_too_many_words_is_refused(target: str) -> None:
+    x = np.arange(9000, dtype=np.int32) // 50
+    data = archive_of(chunked_pipe(), x)
+    archive = Archive.open(data)
+    at = archive.segments[0].at.payload_at
+    for claim in (0, 1, 4 * 8192 + 65, 2**32 - 1):
+        with pytest.raises(ArchiveError):
+            bq.decompress(bytes(reseal(bytearray(data[:at] + claim.to_bytes(4, "little") + data[at + 4 :]))), target=target)
+
+
+def test_long_runs_of_zero_bytes_are_cut() -> None:
+    zeros = np.zeros(200_000, np.uint64)
+    found = tokens(zeros, zeros.size, follows(8))
+    assert found.at.tolist() == [0, 65_536, 131_072, 196_608]

@@ -90,6 +90,13 @@ template <int N> struct Lanes {
   uint32_t sum(uint32_t x) const { uint32_t total; exclusive_sum(x, total); return total; }
   uint32_t max(uint32_t x) const { uint32_t most = x; all(x, [&](uint32_t, uint64_t y) { if (y > most) most = uint32_t(y); }); return most; }
   bool any(bool x) const { bool found = false; all(x, [&](uint32_t, uint64_t y) { found |= y != 0; }); return found; }
+  uint32_t ballot(bool x) const {
+    uint32_t word = 0;
+    all(x, [&](uint32_t i, uint64_t y) { if (i / 32 == own / 32 && y) word |= 1u << (i % 32); });
+    return word;
+  }
+  template <class T> T shuffle(T x, uint32_t from) const { T got = x; all(x, [&](uint32_t i, uint64_t y) { if (i == own / 32 * 32 + from) got = T(y); }); return got; }
+  template <class T> T shuffle_up(T x, T fill) const { T got = fill; all(x, [&](uint32_t i, uint64_t y) { if (own % 32 && i + 1 == own) got = T(y); }); return got; }
   void add(uint32_t *counter, uint32_t x) const { *counter += x; }
 };
 

@@ -224,8 +224,10 @@ def _find_cases(subject: Subject, partners: list[tuple[str, Stage]], judge: Plac
     cases: list[Case] = []
     without: list[str] = []
     if access is not FusionAccess.TILE_SELECTOR:
-        few = accepted if full else _few(accepted, access, is_head(stage))
+        few = accepted if full else _few(accepted, stage.fusion_spec().unit == "bytes")
         cases += [c for d in few if (c := _case((stage,), d, 0)) is not None]
+        if stage.takes_bound and not stage.needs_bound:  # it can do without one
+            cases += [Case((stage,), c.dtype, None) for c in cases[:1]]
     for shape in _shapes(stage, access, full):
         types = accepted if full else accepted[:1]
         found = _joined(stage, shape, roles, types, judge, 3 if full else 1)
@@ -235,11 +237,11 @@ def _find_cases(subject: Subject, partners: list[tuple[str, Stage]], judge: Plac
     subject.cases, subject.without = tuple(cases), tuple(without)
 
 
-def _few(accepted: Sequence[str], access: FusionAccess, head: bool) -> list[str]:
-    """Return the types that the quick level looks at: of two widths."""
+def _few(accepted: Sequence[str], narrow: bool) -> list[str]:
+    """Return the types that the quick level looks at, of two widths; `narrow`: for stages that see bytes."""
     first = list(accepted[:1])
     other = [d for d in accepted[1:] if PortType(d).itemsize != PortType(accepted[0]).itemsize]
-    return first + other[:1]
+    return first + (sorted(other, key=lambda d: PortType(d).itemsize)[:1] if narrow else other[:1])
 
 
 def _shapes(stage: Stage, access: FusionAccess, full: bool) -> list[tuple[str, ...]]:

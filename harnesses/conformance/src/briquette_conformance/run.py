@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from briquette import discovery
 from briquette.errors import BriquetteError, UsageError
@@ -43,6 +43,27 @@ def notes_of(ctx: Context) -> list[str]:
     return found
 
 
+#: the order in which checks run: what is cheap and tells most first, what takes processes of its own last
+_ORDER: Final = (
+    *(
+        "loads",
+        "presets",
+        "declaration",
+        "pickle",
+        "policy text",
+        "expected groups",
+        "types",
+        "inverse",
+        "state",
+        "role",
+        "pieces",
+    ),
+    *("cost and room", "identity", "compiles", "geometries", "partial spans", "empty and tiny", "alignment", "determinism"),
+    *("16 threads", "archive and TOML", "fresh process", "damage", "races", "memory", "GPU compiler", "speed"),
+    *("two packs together", "frozen archives", "wheel"),
+)
+
+
 @in_ieee
 def findings_of(check: Check, ctx: Context, subject: Subject | None) -> list[Finding]:
     """Run one check; whatever is raised becomes a finding."""
@@ -79,7 +100,8 @@ def selected(names: Sequence[str], level: str) -> list[Check]:
     unknown = [n for n in names if n not in CHECKS]
     if unknown:
         raise UsageError(f"there is no check {', '.join(map(repr, unknown))}; checks: {', '.join(CHECKS)}")
-    return [c for c in CHECKS.values() if (c.name in names if names else level in c.levels)]
+    found = [c for c in CHECKS.values() if (c.name in names if names else level in c.levels)]
+    return sorted(found, key=lambda c: _ORDER.index(c.name))
 
 
 def run(

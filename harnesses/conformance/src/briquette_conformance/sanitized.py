@@ -22,13 +22,15 @@ import numpy as np
 
 import briquette as bq
 from briquette import discovery
+from briquette.errors import ArchiveError
+from briquette.ports import Chunked
 from briquette.record import Bound
 from briquette.target import Target
 from briquette_warp.emulation import EmulatedHarness, EmulatedTarget
 
-from .data import first_difference, ragged, same, special
+from .data import Array, first_difference, ragged, same, special
 from .report import NotHere
-from .ways import Place, forward, inverse
+from .ways import Place, Run, forward, inverse
 
 FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     "thread": ("-O1", "-g", "-fsanitize=thread"),
@@ -41,8 +43,10 @@ _OPTIONS: Final = {
     "UBSAN_OPTIONS": "halt_on_error=1 print_stacktrace=1",
 }
 _SECONDS: Final = 600
+#: damaged values that a job decodes
+_MUTATIONS: Final = 24
 _SUMMARY: Final = re.compile(r"(?:WARNING: ThreadSanitizer: |ERROR: AddressSanitizer: |runtime error: )(.*)")
-_PLACE: Final = re.compile(r"([A-Za-z_]\w*/(?:[\w.-]+/)*[\w.-]+\.cuh):(\d+)")
+_PLACE: Final = re.compile(r"(?:\binclude/)?([A-Za-z_]\w*/(?:[\w.-]+/)*[\w.-]+\.cuh):(\d+)")
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,12 @@ def run_jobs(sanitizer: str, jobs: Sequence[Job], headers: Mapping[str, str] | N
             path = Path(folder, "jobs.json")
             told = {"sanitizer": sanitizer, "jobs": [asdict(job) for job in waiting], "headers": dict(headers or {})}
             path.write_text(json.dumps(told), encoding="utf-8")
-            variables = {**_OPTIONS, "LD_PRELOAD": library, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+            variables = {
+                **_OPTIONS,
+                "LD_PRELOAD": library,
+                "TMPDIR": folder,
+                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+            }
             done = subprocess.run(
                 [sys.executable, "-m", __name__, str(path)],
                 env={**os.environ, **variables},
@@ -126,8 +135,9 @@ def _compiling() -> Target:
 def _summary(text: str, status: int) -> str:
     """Return what a report says and where, the lines of policies and harnesses first to last."""
     match = _SUMMARY.search(text)
-    places = [f"<{p[0]}>, line {p[1]}" for p in _PLACE.findall(text[match.start() :] if match else text)]
-    where = "; ".join(dict.fromkeys(places))
+    begin = text.rfind("\n", 0, match.start()) + 1 if match else 0  # UBSan names the place before it says what happened
+    places = [f"<{p[0]}>, line {p[1]}" for p in _PLACE.findall(text[begin:])]
+    where = "; ".join([p for p in dict.fromkeys(places) if "emulat" not in p][:6])
     kind = match[1].split(" on address")[0].split(" (pid")[0] if match else ""
     if not kind:
         lines = [line for line in text.strip().splitlines() if line.strip()]
@@ -135,18 +145,29 @@ def _summary(text: str, status: int) -> str:
     return f"{kind} in {where or 'code without lines'}"
 
 
+_really_unlink: Final = os.unlink
+
+
+def _unlink(path: Any, **options: Any) -> None:
+    """Leave shared libraries to whoever removes the temporary folder."""
+    if options.get("dir_fd") is not None or not str(path).endswith(".so"):  # a folder that goes takes all with it
+        _really_unlink(path, **options)
+
+
 def main(path: str) -> None:
     """Run the jobs of a file; print a line for each."""
+    os.environ.pop("LD_PRELOAD", None)  # it is in this process; compilers are no business of a sanitizer's
+    os.unlink = _unlink  # reports name lines of libraries that are still there
     asked: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
     made: Any = type(_compiling())
     host: Target = made(extra_flags=FLAGS[asked["sanitizer"]], headers=asked["headers"])
     for fields in asked["jobs"]:
         job = Job(**{**fields, "sizes": tuple(fields["sizes"])})
-        said = _difference(job, host)
+        said = _difference(job, host, asked["sanitizer"] == "address")
         print(f"differs {said}" if said else "clean ", flush=True)
 
 
-def _difference(job: Job, host: Target) -> str:
+def _difference(job: Job, host: Target, damaged: bool) -> str:
     harnesses = {h.name: EmulatedHarness(h, job.geometry) for h in discovery.registry().harnesses()}
     place = Place("emulated", EmulatedTarget(host), harnesses)
     pipe = bq.Pipeline.from_toml(job.toml)
@@ -166,6 +187,36 @@ def _difference(job: Job, host: Target) -> str:
             y, z = inverse(reference, expected, x), inverse(run, expected, x)
             if not same(y, z):
                 return f"{n} elements, decompression: {first_difference(y, z)}".replace("\n", " ")
+        if damaged and n == job.sizes[-1]:
+            said = _damaged(reference, run, expected, x)
+            if said:
+                return f"{n} elements, {said}"
+    return ""
+
+
+def _damaged(reference: Any, run: Any, made: Run, x: Array) -> str:
+    """Decode mutated values of the ports, between buffers that the sanitizer watches: both refuse them, or both decode alike."""
+    rng = np.random.default_rng(x.size)
+    ports = [port for port, value in made.values.items() if isinstance(value, Chunked) and value.words.size]
+    for _ in range(_MUTATIONS if ports else 0):
+        port = ports[int(rng.integers(len(ports)))]
+        value: Any = made.values[port]
+        words, sizes = np.array(value.words), np.array(value.sizes)
+        at = int(rng.integers(min(words.size, 64) if rng.random() < 0.5 else words.size))
+        held = words.view(np.uint8)
+        held[4 * at + int(rng.integers(4))] = rng.choice([0, 1, 31, 33, 64, 255, int(rng.integers(256))])
+        changed = Run(made.record, {**made.values, port: Chunked(sizes, words)})
+        found = []
+        for where in (reference, run):
+            try:
+                found.append(inverse(where, changed, x).tobytes())
+            except ArchiveError:
+                found.append(b"refused")
+        if found[0] != found[1]:
+            oracle, kernel = ("refuses it" if f == b"refused" else "decodes it" for f in found)
+            return (
+                f"word {at} of {port[0]}.{port[1]} damaged: the NumPy form {oracle}, the kernel {kernel}, differently if both do"
+            )
     return ""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from briquette import pipeline_toml
+from briquette.declare import FusionAccess
 from briquette.discovery import Registry
 from briquette.errors import BriquetteError, PipelineError
 from briquette.harness import Member
@@ -133,6 +134,9 @@ def _policies(pack: str, name: str, stages: Iterable[Stage], left_out: list[str]
             ops = [op for op in (stage.fused_op(), stage.inverse_fused_op()) if op is not None and _STRATEGY in op.strategies]
             if len(ops) < 2:
                 left_out.append(f"{name} of {pack}: it declares no {_STRATEGY} policy for both directions")
+                continue
+            if stage.fusion_spec().access is FusionAccess.LAYOUT:
+                left_out.append(f"{name} of {pack}: it is a LAYOUT, which loads and stores carry out")
                 continue
             if any(op.geometry.get("element_form") for op in ops):
                 left_out.append(f"{name} of {pack}: its policy is in the element form, which has one geometry")

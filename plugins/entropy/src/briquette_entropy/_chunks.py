@@ -13,9 +13,11 @@ from briquette.ports import INTEGER_DTYPES, Chunked, PortType, PortValue, Words
 from briquette.stage import Scope
 
 
-def coded_types(name: str, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
-    """Return a chunked output for a stream of integers; raise `PipelineError` for anything else."""
+def coded_types(name: str, inputs: Mapping[str, PortType], words: bool = False) -> Mapping[str, PortType]:
+    """Return a chunked output for a stream of integers, and with `words` for a chunked input; else raise `PipelineError`."""
     given = inputs["in"]
+    if words and given.layout == "chunked":
+        return {"out": PortType(given.dtype, "chunked")}
     if given.layout != "stream" or given.dtype not in INTEGER_DTYPES:
         raise PipelineError(f"stage {name!r} takes a stream of integers, not {given}; quantize the data first")
     return {"out": PortType(given.dtype, "chunked")}

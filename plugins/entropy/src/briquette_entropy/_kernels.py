@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,11 +17,14 @@ from briquette.stage import Stage
 from briquette.target import KernelSource, Target
 
 from ._chunks import unfit
+from ._framed import check_room, framed, unframed
 from ._symbols import SYMBOLS
 
 # the slots of cuda/chunk_coder.cuh
-(STREAM, OUT, COUNT, CHUNK, BEGIN, END, TABLES, CONTEXTS, COUNTS, SIZES, WORDS, OFFSETS, STRIDE, USED, FLAG) = range(15)
-_SLOTS: Final = 15
+(STREAM, OUT, COUNT, CHUNK, BEGIN, END, TABLES, CONTEXTS, COUNTS, SIZES, WORDS, OFFSETS, STRIDE, USED, FLAG, LENGTHS, STARTS) = (
+    range(17)
+)
+_SLOTS: Final = 17
 #: chunks that a lane of 8 works on, see cuda/chunk_coder.cuh
 _CHUNKS_A_BLOCK: Final = 32
 #: chunks a thread decodes at a time: a checksum block
@@ -78,6 +81,31 @@ class _Made(NamedTuple):
     used: int
 
 
+@dataclass(frozen=True)
+class _Input:
+    """The elements of chunks in host memory, coded or decoded to; `most`: words that each chunk takes at most."""
+
+    array: NDArray[Any]
+    most: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    lengths: Words | None = None
+    starts: NDArray[np.uint64] | None = None
+
+    @staticmethod
+    def of(value: Chunked) -> _Input:
+        """Return the bytes of a chunked value."""
+        lengths = 4 * value.sizes.astype(np.uint32)
+        ends = np.cumsum(lengths, dtype=np.uint64)
+        array = np.require(value.words, requirements=["C", "A"])
+        return _Input(array, value.sizes.astype(np.int64), lengths, ends - lengths)
+
+    def slots(self, name: str) -> dict[str, int]:
+        """Return the slots that say where the elements are, `name` that of the first."""
+        found = {name: self.array.ctypes.data}
+        if self.lengths is not None and self.starts is not None:
+            found |= {"LENGTHS": self.lengths.ctypes.data, "STARTS": self.starts.ctypes.data}
+        return found
+
+
 class Program(GroupProgram):
     """A stage of this pack on a target, alone, in one direction.
 
@@ -98,7 +126,10 @@ class Program(GroupProgram):
     ) -> None:
         self._stage, self._kernel, self._node, self._types, self._target = stage, kernel, node, types, target
         self._contexts = stage.contexts if kernel.counts else 1
-        self._module = target.compile(kernel.source(direction, types["in"].dtype, target.dialect))
+        #: whether the input is chunked, and its words are coded as bytes
+        self._framed = types["in"].layout == "chunked"
+        dtype = "uint8" if self._framed else types["in"].dtype
+        self._module = target.compile(kernel.source(direction, dtype, target.dialect))
 
     @property
     def _out(self) -> tuple[str, str]:
@@ -119,28 +150,43 @@ class Program(GroupProgram):
     # -- compression ---------------------------------------------------------------------------------------
 
     def forward(self, source: Any, run: GroupRun) -> dict[tuple[str, str], PortValue]:
-        if self._target.memory is not None or not isinstance(source, np.ndarray):
+        if self._target.memory is not None:
             return self._forward_on_device(source, run)
-        source = np.require(source, requirements=["C", "A"])
+        if not isinstance(source, Chunked):
+            most = np.full(run.chunks, self._most(run), np.int64)
+            return {self._out: self._coded(_Input(np.require(source, requirements=["C", "A"]), most), run, run.open_sink)}
+        check_room(source, run.chunk, self._stage.name)
+        coded = self._coded(_Input.of(source), run, None)
+        value = framed(source.sizes, coded)
+        if run.open_sink is None:
+            return {self._out: value}
+        sink = run.open_sink()
+        if value.words.size > sink.words.size:
+            raise Overflow
+        sink.sizes[:], sink.words[: value.words.size] = value.sizes, value.words
+        return {self._out: Chunked(sink.sizes, sink.words[: value.words.size])}
+
+    def _coded(self, given: _Input, run: GroupRun, open_sink: Any) -> Chunked:
+        """Return the chunks, coded each by itself, in the sink's memory where there is one."""
         ranges = _ranges(run.chunks, run.threads)
         tables = np.empty(0, np.uint32)
         if self._kernel.counts:
             counts = [np.zeros((self._contexts, self._kernel.counts), np.uint64) for _ in ranges]
 
             def survey(i: int) -> None:
-                slots = self._slots(run, STREAM=source.ctypes.data, COUNTS=counts[i].ctypes.data)
+                slots = self._slots(run, COUNTS=counts[i].ctypes.data, **given.slots("STREAM"))
                 slots[[BEGIN, END]] = ranges[i]
                 self._module.call("briquette_survey", slots)
 
             self._target.map(survey, range(len(ranges)), run.threads)
             tables = self._resolve(run, np.add.reduce(counts))
-        sink = run.open_sink() if run.open_sink is not None else None
+        sink = open_sink() if open_sink is not None else None
         sizes = sink.sizes if sink is not None else np.empty(run.chunks, np.uint32)
 
         def encode(i: int) -> _Made:
             begin, end = ranges[i]
-            words = np.empty((end - begin) * self._most(run), np.uint32)  # what is not written to takes no memory
-            slots = self._slots(run, STREAM=source.ctypes.data, TABLES=tables.ctypes.data)
+            words = np.empty(int(given.most[begin:end].sum()), np.uint32)  # what is not written to takes no memory
+            slots = self._slots(run, TABLES=tables.ctypes.data, **given.slots("STREAM"))
             slots[[BEGIN, END, SIZES, WORDS]] = begin, end, sizes.ctypes.data, words.ctypes.data
             self._module.call("briquette_encode", slots)
             return _Made(words, int(slots[USED]))
@@ -155,7 +201,7 @@ class Program(GroupProgram):
             room[starts[i] : starts[i + 1]] = made[i].words[: made[i].used]
 
         self._target.map(place, range(len(ranges)), run.threads)
-        return {self._out: Chunked(sizes, room[: starts[-1]])}
+        return Chunked(sizes, room[: starts[-1]])
 
     def _resolve(self, run: GroupRun, counts: NDArray[Any]) -> NDArray[np.uint32]:
         """Write the run's state, and return the coder's tables."""
@@ -169,27 +215,39 @@ class Program(GroupProgram):
         value = values[self._out]
         if not isinstance(value, Chunked):
             raise ArchiveError(f"stage {self._stage.name!r} was given a stream to decode, not a chunked value")
-        held = int(value.words.size)
-        if not isinstance(run.out, np.ndarray):
+        if self._target.memory is not None:
             return self._inverse_on_device(value, run)
-        offsets = self._offsets(value.sizes, held, run)
+        if not self._framed:
+            out = run.out if run.out.flags.aligned else np.empty_like(run.out)
+            self._decode(value, _Input(out), run, run.checker)
+            if out is not run.out:
+                run.out[:] = out
+            return run.out
+        if run.checker is not None:
+            run.checker(0, run.chunks)
+        self._offsets(value.sizes, int(value.words.size), run)
+        sizes, inner = unframed(value, run.chunk, self._stage.name)
+        found = Chunked(sizes, np.empty(int(sizes.sum(dtype=np.int64)), np.uint32))
+        self._decode(inner, _Input.of(found), run, None)
+        return found
+
+    def _decode(self, value: Chunked, out: _Input, run: GroupRun, checker: Any) -> None:
+        """Decode every chunk to its place in `out`."""
+        offsets = self._offsets(value.sizes, int(value.words.size), run)
         words = np.require(value.words, requirements=["C", "A"])
-        out = run.out if run.out.flags.aligned else np.empty_like(run.out)
-        tables = self._tables(run) if held else np.empty(0, np.uint32)
+        sizes = np.require(value.sizes, requirements=["C", "A"])
+        tables = self._tables(run) if words.size else np.empty(0, np.uint32)
 
         def decode(begin: int) -> None:
             end = min(begin + _BLOCK, run.chunks)
-            if run.checker is not None:
-                run.checker(begin, end)
-            slots = self._slots(run, OUT=out.ctypes.data, TABLES=tables.ctypes.data, SIZES=value.sizes.ctypes.data)
+            if checker is not None:
+                checker(begin, end)
+            slots = self._slots(run, TABLES=tables.ctypes.data, SIZES=sizes.ctypes.data, **out.slots("OUT"))
             slots[[BEGIN, END, WORDS]] = begin, end, words.ctypes.data + 4 * int(offsets[begin])
             if self._module.call("briquette_decode", slots):
                 raise self._damaged(f"chunk {int(slots[USED])}")
 
         self._target.map(decode, range(0, run.chunks, _BLOCK), run.threads)
-        if out is not run.out:
-            run.out[:] = out
-        return run.out
 
     def _tables(self, run: GroupRun) -> NDArray[np.uint32]:
         if not self._kernel.counts:

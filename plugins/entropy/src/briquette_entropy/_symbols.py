@@ -17,7 +17,9 @@ Index = NDArray[np.int64]
 LITERALS: Final = 4096
 #: runs below have a symbol of their own; from there on each octave has four, by the two bits behind the highest
 EXACT_RUNS: Final = 16
-#: the first symbol of runs; a run is at most a chunk, 65536 elements
+#: elements of a run, at most: runs end where a multiple of this many elements of their chunk does
+LONGEST_RUN: Final = 1 << 16
+#: the first symbol of runs
 RUNS: Final = LITERALS
 #: the first symbol of large numbers, which have one for each bit length from 13 to 64
 LARGE: Final = RUNS + EXACT_RUNS + 4 * 13
@@ -95,6 +97,8 @@ def tokens(numbers: NDArray[np.uint64], chunk: int, after: Index) -> Tokens:
     begins = zero.copy()
     begins[1:] &= ~zero[:-1]
     begins[::chunk] = zero[::chunk]
+    if chunk > LONGEST_RUN:
+        begins[::LONGEST_RUN] = zero[::LONGEST_RUN]  # the numbers are those of one chunk then
     at: Index = np.flatnonzero(~zero | begins)
     values = numbers[at]
     runs = values == 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from briquette.stage import PrimeContext, Scope, Stage
 
 from ._chunks import chunks_of, coded_types, damaged, most_words, recalled, stored
 from ._codebook import LIMIT, Codebook, unpack
+from ._framed import bytes_of, check_room, framed, most_framed, unframed
 from ._kernels import HUFFMAN, Program
 from ._symbols import BASE, EXTRA, IS_RUN, MAX_CONTEXTS, SYMBOLS, Tokens, fold, follows, tokens, unfold
 
@@ -37,6 +38,8 @@ class Huffman(Stage):
     Integers of any width and magnitude: small ones have a symbol each, larger ones one for each bit length, with the bits
     below the highest behind it. Every archive chunk is coded by itself, so chunks are decoded in parallel and parts of an
     array without the rest. A chunk of zeros takes no words; one that would not shrink is stored as it is.
+
+    The input may also be chunked: what a coder wrote, or values that a quantizer kept aside. Then its words' bytes are coded.
 
     Parameters
     ----------
@@ -66,21 +69,22 @@ class Huffman(Stage):
             raise PipelineError(f"contexts = {given!r} of stage 'huffman' must be an integer from 1 to {MAX_CONTEXTS}")
 
     def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
-        """Return a chunked port; raise `PipelineError` for anything but a stream of integers."""
-        return coded_types(self.name, inputs)
+        """Return a chunked port; raise `PipelineError` for anything but a stream of integers or a chunked input."""
+        return coded_types(self.name, inputs, words=True)
 
     def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
         """Return the words of a chunk that is stored as it is."""
-        return most_words(types, chunk)
+        return 1 + most_framed(chunk) if types["in"].layout == "chunked" else most_words(types, chunk)
 
     # -- counting ------------------------------------------------------------------------------------------
 
     def prime_fused_forward_state(self, ctx: PrimeContext) -> Mapping[str, Scalar]:
         """Count the symbols of the whole stream, and resolve the codebook."""
-        if ctx.source is None:
+        given: PortValue | None = ctx.source if ctx.chunked is None else ctx.chunked
+        if given is None:
             raise PipelineError("stage 'huffman' counts its input before it codes it; it runs alone")
         counts = np.zeros((self.contexts, SYMBOLS), np.int64)
-        for found, _ in self._tokens(ctx.source, ctx.chunk):
+        for found, _, _ in self._tokens(given, ctx.chunk):
             flat = np.bincount(found.contexts * SYMBOLS + found.symbols, minlength=counts.size)
             counts += flat.reshape(counts.shape)
         return self.state_of(counts)
@@ -96,37 +100,52 @@ class Huffman(Stage):
             raise ArchiveError("the run record holds no codebook for stage 'huffman'")
         return unpack(packed, self.contexts)
 
-    def _tokens(self, codes: Any, chunk: int) -> Iterator[tuple[Tokens, NDArray[Any]]]:
+    def _tokens(self, given: PortValue, chunk: int) -> Iterator[tuple[Tokens, NDArray[Any], int]]:
+        """Yield the tokens of runs of whole chunks, with their elements and the elements of a chunk."""
         after = follows(self.contexts)
+        if isinstance(given, Chunked):
+            for part in bytes_of(given):
+                yield tokens(fold(part), part.size, after), part, part.size
+            return
         size = max(_BATCH // chunk, 1) * chunk
-        for at in range(0, len(codes), size):
-            part = np.asarray(codes[at : at + size])
-            yield tokens(fold(part), chunk, after), part
+        for at in range(0, len(given), size):
+            part = np.asarray(given[at : at + size])
+            yield tokens(fold(part), chunk, after), part, chunk
 
     # -- the NumPy reference -------------------------------------------------------------------------------
 
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
-        """Code ``in``, shape (count,), into the chunked ``out``."""
+        """Code ``in``, of shape (count,) or chunked, into the chunked ``out``."""
+        given = inputs["in"]
+        if isinstance(given, Chunked):
+            check_room(given, scope.chunk, self.name)
         codes = self.codebook(scope.state).codes
-        parts = [_encode(found, part, scope.chunk, codes) for found, part in self._tokens(inputs["in"], scope.chunk)]
-        return {"out": Chunked.concatenate(parts)}
+        coded = Chunked.concatenate([_encode(*found, codes) for found in self._tokens(given, scope.chunk)])
+        if not isinstance(given, Chunked):
+            return {"out": coded}
+        sizes = np.zeros(given.sizes.size, np.uint32)
+        sizes[given.sizes > 0] = coded.sizes
+        return {"out": framed(given.sizes, Chunked(sizes, coded.words))}
 
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Decode the chunked ``out`` into ``in``; raise `ArchiveError` if it is no payload of this coder."""
-        dtype = scope.types["in"].numpy
-        out = np.zeros(scope.count, dtype)
-        book: list[Ranges] = []
-        for begin, end, words in chunks_of(outputs["out"], scope, self.name):
-            raw = most_words(scope.types, end - begin)
-            if words.size > raw:
-                raise damaged(self.name)
-            if words.size == raw:
-                out[begin:end] = recalled(words, end - begin, dtype, self.name)
-            elif words.size:
-                if not book:
-                    book = _ranges(self.codebook(scope.state))
-                out[begin:end] = unfold(_decode(words, end - begin, book), dtype)
-        return {"in": out}
+        decode = _Decoder(partial(self.codebook, scope.state))
+        chunks = chunks_of(outputs["out"], scope, self.name)
+        if scope.types["in"].layout == "stream":
+            dtype = scope.types["in"].numpy
+            out = np.zeros(scope.count, dtype)
+            for begin, end, words in chunks:
+                out[begin:end] = decode(words, end - begin, dtype)
+            return {"in": out}
+        coded = outputs["out"]
+        assert isinstance(coded, Chunked)
+        _ = list(chunks)  # which checks the sizes
+        sizes, inner = unframed(coded, scope.chunk, self.name)
+        byte = np.dtype(np.uint8)
+        at = np.cumsum(inner.sizes, dtype=np.int64)
+        parts = zip(sizes.tolist(), (at - inner.sizes).tolist(), at.tolist(), strict=True)
+        made = [decode(inner.words[begin:end], 4 * size, byte).view(np.uint32) for size, begin, end in parts if size]
+        return {"in": Chunked(sizes, np.concatenate([np.empty(0, np.uint32), *made]))}
 
     # -- declarations --------------------------------------------------------------------------------------
 
@@ -134,9 +153,31 @@ class Huffman(Stage):
         """SEGMENT_CODEC: a chunk is decoded by itself, and parts of an array without the rest."""
         return FusionSpec(FusionAccess.SEGMENT_CODEC, 1)
 
-    def staged_kernel(self, direction: Direction, dialect: str) -> StagedKernel | None:
-        """Return the program of ``cuda/huffman.cuh``."""
+    def staged_kernel(self, direction: Direction, dialect: str, types: Mapping[str, PortType]) -> StagedKernel | None:
+        """Return the program of ``cuda/huffman.cuh``; on GPUs for streams only."""
+        if types["in"].layout == "chunked" and dialect != "c++":
+            return None
         return partial(Program, self, HUFFMAN, direction)
+
+
+class _Decoder:
+    """Decodes chunks; asks for the codebook when it is first needed."""
+
+    def __init__(self, codebook: Callable[[], Codebook]) -> None:
+        self._codebook = codebook
+
+    @cached_property
+    def _book(self) -> list[Ranges]:
+        return _ranges(self._codebook())
+
+    def __call__(self, words: Words, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return the `count` elements of a chunk."""
+        raw = -(-count * dtype.itemsize // 4)
+        if words.size > raw:
+            raise damaged(Huffman.name)
+        if words.size == raw:
+            return recalled(words, count, dtype, Huffman.name)
+        return unfold(_decode(words, count, self._book), dtype) if words.size else np.zeros(count, dtype)
 
 
 def _encode(found: Tokens, codes: NDArray[Any], chunk: int, book: NDArray[np.uint32]) -> Chunked:

@@ -66,7 +66,7 @@ class RunLength(Stage):
         """SEGMENT_CODEC: a chunk is decoded by itself, and parts of an array without the rest."""
         return FusionSpec(FusionAccess.SEGMENT_CODEC, 1)
 
-    def staged_kernel(self, direction: Direction, dialect: str) -> StagedKernel | None:
+    def staged_kernel(self, direction: Direction, dialect: str, types: Mapping[str, PortType]) -> StagedKernel | None:
         """Return the program of ``cuda/run_length.cuh``."""
         return partial(Program, self, RUN_LENGTH, direction)
 

@@ -16,7 +16,9 @@ template <class C> struct Room {
 };
 template <class C> static Room<C> &room() {
   static thread_local Room<C> kept;
-  return kept;
+  Room<C> *here = &kept;
+  asm volatile("" : "+r"(here));  // else a compiler may ask for the thread's memory again and again
+  return *here;
 }
 
 /// Values to codes in `to`, ELEMENTWISE ops applied; notes what is kept aside.

@@ -121,7 +121,8 @@ template <class T> static inline unsigned __match_all_sync(unsigned mask, T x, i
 /// Of all warp functions only this one orders memory.
 static inline void __syncwarp(unsigned mask = 0xffffffffu) {
   namespace e = briquette::emulator;
-  char *sync = &e::machine.synced[e::machine.current->index / 32];
+  // lanes of a whole warp have passed as many; of parts of one nobody knows, so those share one address
+  char *sync = &e::machine.synced[e::machine.current->index / 32][mask == 0xffffffffu ? e::machine.current->syncs++ & 1 : 2];
   e::release(sync);
   e::collective("__syncwarp", mask, 0, 0, 32, e::nothing);
   e::acquire(sync);

@@ -122,6 +122,7 @@ struct Lane {
   unsigned mask;
   int argument, width;
   uint64_t value, result;
+  unsigned barriers, syncs;  // passed: of the block, and of the whole warp
 };
 struct Warp { unsigned ready, waiting, returned; };
 
@@ -138,7 +139,9 @@ struct Machine {
   size_t shared_bytes;
   bool failed;
   char message[512];
-  char started, ended, barred, fenced, synced[most_threads / 32];  // their addresses are what ThreadSanitizer orders by
+  // Their addresses are what ThreadSanitizer orders by. Barriers take turns with two: a thread that has reached the next one
+  // while others have not left this one must not be ordered before them.
+  char started, ended, barred[2], fenced, synced[most_threads / 32][3];
 };
 static Machine machine;
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
@@ -314,10 +317,11 @@ BRIQUETTE_EMULATOR_FN uint64_t barrier(const char *operation, uint64_t value) {
   lane.value = value;
   lane.state = at_barrier;
   m.warps[lane.index / 32].ready &= ~(1u << (lane.index & 31));
-  release(&m.barred);
+  char *turn = &m.barred[lane.barriers++ & 1];
+  release(turn);
   if (++m.arrived == m.live) open_barrier();
   else switch_to(next());
-  acquire(&m.barred);
+  acquire(turn);
   return machine.current->result;
 }
 
@@ -390,6 +394,7 @@ BRIQUETTE_EMULATOR_FN void drop_stacks(unsigned threads) {
 /// Put a thread to the kernel's beginning. Tops of stacks are apart, or they would share a few sets of the cache.
 BRIQUETTE_EMULATOR_FN void begin(Lane &lane) {
   lane.state = ready;
+  lane.barriers = lane.syncs = 0;
   char *top = lane.stack + stack_bytes - (lane.index * 192) % 8192;
 #if BRIQUETTE_EMULATOR_UCONTEXT
   getcontext(&lane.context);

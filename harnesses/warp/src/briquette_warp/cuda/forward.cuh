@@ -123,7 +123,7 @@ template <class C, class Run> __device__ __forceinline__ void forward(const Run 
     uint32_t kept = quantize_lane<typename C::Head>(tile, c, f.params + C::head_params);
     if constexpr (C::has_side) {
       kept &= mine < uint32_t(per_lane) ? (1u << mine) - 1u : 0xffffffffu;
-      if constexpr (C::has_layout) mark_kept<C>(kept, first, f.kept, f.kept_warps, f.totals + 1, f.params);
+      if constexpr (C::has_layout) { if (kept) mark_kept<C>(kept, first, f.kept, f.kept_warps, f.totals + 1, f.params); }
       else if (__any_sync(0xffffffffu, kept != 0)) {  // no barrier: most warps keep nothing
         f.kept[id * lanes + t] = kept;
         const uint32_t count = __reduce_add_sync(0xffffffffu, uint32_t(__popc(kept)));

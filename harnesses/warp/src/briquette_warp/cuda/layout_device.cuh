@@ -48,20 +48,18 @@ template <class C, class X> __device__ __forceinline__ void scatter_tile(X *out,
 }
 
 /// Mark in the array which of this lane's elements are kept aside: a bit an element, and one a warp's share of a chunk.
-template <class C> __device__ __forceinline__ void mark_kept(uint32_t kept, uint64_t first, uint32_t *bits, uint32_t *warps, unsigned long long *total, const uint8_t *params) {
+template <class C> __device__ __noinline__ void mark_kept(uint32_t kept, uint64_t first, uint32_t *bits, uint32_t *warps, unsigned long long *total, const uint8_t *params) {
   typedef Laid<C> L;
   uint32_t count = 0;
   const uint64_t mine = first + threadIdx.x * per_lane;
-  if (kept) {
-    const typename L::Origin origin = L::origin(mine / L::span, params);
-    for (uint32_t rest = kept; rest; rest &= rest - 1) {
-      uint64_t at;
-      if (!L::place(origin, uint32_t(mine % L::span) + uint32_t(__ffs(int(rest))) - 1u, at, params)) continue;
-      const uint32_t within = uint32_t(at % chunk);
-      atomicOr(bits + at / chunk * lanes + within / 32, 1u << within % 32);
-      atomicOr(warps + at / chunk, 1u << within / (32 * per_lane));
-      count++;
-    }
+  const typename L::Origin origin = L::origin(mine / L::span, params);
+  for (uint32_t rest = kept; rest; rest &= rest - 1) {
+    uint64_t at;
+    if (!L::place(origin, uint32_t(mine % L::span) + uint32_t(__ffs(int(rest))) - 1u, at, params)) continue;
+    const uint32_t within = uint32_t(at % chunk);
+    atomicOr(bits + at / chunk * lanes + within / 32, 1u << within % 32);
+    atomicOr(warps + at / chunk, 1u << within / (32 * per_lane));
+    count++;
   }
   if (count) atomicAdd(total, (unsigned long long)(count));
 }

@@ -3,7 +3,7 @@
 // Requires: a coder with survey, encode and decode over one chunk, each by one lane.
 // Source: briquette's own; the format is in docs/format.md.
 #pragma once
-#include <briquette_warp/cuda/policy.cuh>
+#include <briquette_entropy/cuda/compiler.cuh>
 
 namespace briquette_entropy {
 
@@ -23,6 +23,8 @@ struct Run {
   uint64_t stride;
   uint64_t used;            // result: words written, or the chunk that is damaged
   uint32_t *flag;           // GPU: set where a chunk is damaged
+  const uint32_t *lengths;  // elements of each chunk, and where they begin; null where all chunks have `chunk` elements
+  const uint64_t *starts;
 };
 
 template <class T> struct Codes {
@@ -67,11 +69,15 @@ template <class T> __device__ __forceinline__ bool recall(const uint32_t *in, ui
 }
 
 __device__ __forceinline__ uint32_t elements(const Run &r, uint64_t chunk) {
+  if (r.lengths) return r.lengths[chunk];
   const uint64_t left = r.count - chunk * r.chunk;
   return uint32_t(left < r.chunk ? left : r.chunk);
 }
+__device__ __forceinline__ uint64_t first_element(const Run &r, uint64_t chunk) {
+  return r.lengths ? r.starts[chunk] : chunk * r.chunk;
+}
 template <class T> __device__ __forceinline__ const T *input(const Run &r, uint64_t chunk) {
-  return reinterpret_cast<const T *>(r.stream) + chunk * r.chunk;
+  return reinterpret_cast<const T *>(r.stream) + first_element(r, chunk);
 }
 
 /// The words of a chunk: none for zeros, as it is where coding does not shrink it.
@@ -87,7 +93,7 @@ template <class Coder, class T> __device__ __forceinline__ uint32_t encode_chunk
   return whole;
 }
 template <class Coder, class T> __device__ __forceinline__ bool decode_chunk(const Run &r, uint64_t chunk, const uint32_t *in, uint32_t words) {
-  T *out = reinterpret_cast<T *>(r.out) + chunk * r.chunk;
+  T *out = reinterpret_cast<T *>(r.out) + first_element(r, chunk);
   const uint32_t count = elements(r, chunk), whole = stored_words<T>(count);
   if (words > whole) return false;
   if (words == whole) return recall(in, count, out);
@@ -96,7 +102,7 @@ template <class Coder, class T> __device__ __forceinline__ bool decode_chunk(con
   return true;
 }
 
-#if BRIQUETTE_HOST
+#if BRIQUETTE_ENTROPY_HOST
 template <class Coder, class T> static int32_t survey(uint64_t *slots) {
   Run &r = *reinterpret_cast<Run *>(slots);
   uint64_t *const counts = r.counts;

@@ -11,10 +11,11 @@ struct Huffman {
   // the alphabet of _symbols.py
   static constexpr uint32_t literals = 4096, runs = literals, exact_runs = 16, large = runs + exact_runs + 4 * 13;
   static constexpr uint32_t large_bits = 13, symbols = large + 64 - large_bits + 1;
+  static constexpr uint32_t longest_run = 1u << 16;
   static constexpr int primary = 11, limit = 16;
 
   __device__ __forceinline__ static uint32_t bit_length(uint64_t x) {
-#if BRIQUETTE_HOST || BRIQUETTE_EMULATED
+#if BRIQUETTE_ENTROPY_HOST || BRIQUETTE_EMULATED
     return x ? 64u - uint32_t(__builtin_clzll(x)) : 0u;
 #else
     return 64u - uint32_t(__clzll((long long)(x)));
@@ -45,7 +46,7 @@ struct Huffman {
       Token token;
       if (u) token = of_number(u);
       else {
-        while (i < count && in[i] == T(0)) i++;
+        while (i < count && in[i] == T(0) && i % longest_run) i++;
         token = of_run(i - begin);
       }
       if (!f(token, context)) return false;

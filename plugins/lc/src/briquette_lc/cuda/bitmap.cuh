@@ -83,15 +83,27 @@ template <int N, int L, int Lag = 0> struct Bitmap {
   /// Make the levels over a bitmap of `bits` bits and see what the coded bitmap takes. Begins with a barrier and may end with one.
   template <class G> __device__ __forceinline__ static BitmapSums measure(uint8_t *room, uint32_t bits, G g) {
     BitmapSums s{};
-    BRIQUETTE_UNROLL
-    for (int l = 1; l <= most; l++) {
+    if constexpr (alone<G>) {
+      for (int l = 1; l <= most; l++) {
+        if (Lag && l == 1) {
+          const uint32_t size = bytes(bits, 0);
+          uint32_t i = 0;
+          if constexpr (Lag >= 8) {
+            for (; i < size && i < uint32_t(Lag); i += 8) write<uint64_t>(room + differences + i, read<uint64_t>(room + i));
+            for (; i < size; i += 8) write<uint64_t>(room + differences + i, read<uint64_t>(room + i) ^ read<uint64_t>(room + i - Lag));
+          }
+          for (; i < size; i += 4) write<uint32_t>(room + differences + i, difference(room, i));
+          mark_words<1, Zeros>(room + differences, size, 0, room + place(1), g);
+        } else mark_words<1, Repeats>(room + place(l - 1), bytes(bits, l - 1), 0, room + place(l), g);
+      }
+    } else if constexpr (most > 0) {
       g.sync();
-      if (Lag && l == 1) {
-        const uint32_t size = bytes(bits, 0);
-        for (uint32_t i = 4 * g.rank(); i < size; i += 4 * G::size) write<uint32_t>(room + differences + i, difference(room, i));
+      if constexpr (Lag > 0) mark_differences(room, bytes(bits, 0), g);
+      else mark_words<1, Repeats>(room, bytes(bits, 0), 0, room + place(1), g);
+      if constexpr (most > 1) {
         g.sync();
-        mark_words<1, Zeros>(room + differences, size, 0, room + place(1), g);
-      } else mark_words<1, Repeats>(room + place(l - 1), bytes(bits, l - 1), 0, room + place(l), g);
+        mark_upper(room, bits, g);
+      }
     }
     g.sync();
     if constexpr (alone<G>) {
@@ -152,10 +164,50 @@ template <int N, int L, int Lag = 0> struct Bitmap {
     if constexpr (Lag >= 4) return i < uint32_t(Lag) ? x : x ^ read<uint32_t>(room + i - Lag);
     else return x ^ (x << 8 * Lag | (i ? read<uint32_t>(room + i - 4) >> (32 - 8 * Lag) : 0u));
   }
+  /// Write them, and which of `size` bytes differ, with zero bits up to a multiple of 16 bytes.
+  template <class G> __device__ __forceinline__ static void mark_differences(uint8_t *room, uint32_t size, G g) {
+    const uint32_t end = round_up((size + 7) / 8, 16);
+    for (uint32_t i = g.rank(); i < end; i += G::size) {
+      uint32_t marks = 0;
+      if (8 * i < size) {  // level 0 is padded to whole words of 16 bytes
+        const uint32_t a = difference(room, 8 * i), b = difference(room, 8 * i + 4), there = size - 8 * i;
+        write<uint32_t>(room + differences + 8 * i, a);
+        write<uint32_t>(room + differences + 8 * i + 4, b);
+        marks = (nonzero4(a) | nonzero4(b) << 4) & (there < 8 ? (1u << there) - 1 : 255u);
+      }
+      room[place(1) + i] = uint8_t(marks);
+    }
+  }
+  /// Levels 2 and above, of which a warp holds all in registers: level 2 has a byte a lane. No barrier, though all lanes come by.
+  template <class G> __device__ __forceinline__ static void mark_upper(uint8_t *room, uint32_t bits, G g) {
+    const uint32_t size1 = bytes(bits, 1), size2 = bytes(bits, 2), size3 = bytes(bits, 3), lane = g.lane();
+    uint32_t mine = 0;
+    if (lane < size2) mine = 8 * lane + 8 <= size1 ? marks8<1, Repeats>(room + place(1), lane, 0) : marks_some<1, Repeats>(room + place(1), 8 * lane, size1, 0);
+    uint32_t third = 0, fourth = 0;
+    if constexpr (most > 2) {
+      const uint32_t before = g.shuffle_up(mine, 0u);
+      third = g.ballot(lane < size2 && mine != before);
+    }
+    if constexpr (most > 3) fourth = nonzero4((third ^ third << 8) & (size3 < 4 ? (1u << 8 * size3) - 1 : ~0u));
+    if (g.warp() == 0) {
+      room[place(2) + lane] = uint8_t(mine);
+      if (lane < 4) {
+        write<uint32_t>(room + place(3) + 4 * lane, lane ? 0u : third);
+        write<uint32_t>(room + place(4) + 4 * lane, lane ? 0u : fourth);
+      }
+    }
+  }
   /// Undo that in place, for `size` bytes.
   template <class G> __device__ __forceinline__ static void add_up(uint8_t *room, uint32_t size, G g) {
     if constexpr (alone<G>) {
-      for (uint32_t i = Lag; i < size; i++) room[i] = uint8_t(room[i] ^ room[i - Lag]);
+      uint32_t i = Lag;
+      if constexpr (Lag >= 32) {  // four words of a row under way at once
+        for (; i + 32 <= size; i += 32) {
+          BRIQUETTE_UNROLL
+          for (uint32_t k = i; k < i + 32; k += 8) write<uint64_t>(room + k, read<uint64_t>(room + k) ^ read<uint64_t>(room + k - Lag));
+        }
+      }
+      for (; i < size; i++) room[i] = uint8_t(room[i] ^ room[i - Lag]);
     } else if constexpr (Lag >= 4) {
       for (uint32_t column = 4 * g.rank(); column < uint32_t(Lag); column += 4 * G::size) {
         uint32_t sum = 0;

@@ -189,12 +189,42 @@ template <int W> struct Gather {
 #define BRIQUETTE_LC_GATHER 0
 #endif
 
+#if BRIQUETTE_HOST && defined(__AVX512VBMI2__) && defined(__GNUC__) && !defined(__clang__)  // 64 bytes at once, where processors have that
+#define BRIQUETTE_LC_EXPAND 1
+typedef char Bytes64 __attribute__((vector_size(64)));
+/// Write those of 64 bytes that `bits` marks, one after another; what is written behind them means nothing.
+inline void compress64(const uint8_t *in, uint64_t bits, uint8_t *out) {
+  Bytes64 x;
+  memcpy(&x, in, 64);
+  x = (Bytes64)__builtin_ia32_compressqi512_mask(x, Bytes64{}, bits);
+  memcpy(out, &x, 64);
+}
+/// Put bytes where `bits` marks them, zeros elsewhere; reads 64.
+inline void expand64(const uint8_t *in, uint64_t bits, uint8_t *out) {
+  Bytes64 x;
+  memcpy(&x, in, 64);
+  x = (Bytes64)__builtin_ia32_expandqi512_maskz(x, Bytes64{}, bits);
+  memcpy(out, &x, 64);
+}
+#else
+#define BRIQUETTE_LC_EXPAND 0
+#endif
+
 /// Write the words that a bitmap marks one after another, exactly `total` of them; for a lone lane.
 template <int W> __device__ inline void keep_words(const uint8_t *in, const uint8_t *bitmap, uint32_t count, uint8_t *out, uint32_t total) {
   typedef word_of<W> U;
   uint32_t at = 0;
   for (uint32_t i = 0; i < count && at < total; i += 64) {
     uint64_t bits = read<uint64_t>(bitmap + i / 8);  // bitmaps are rounded up to 16 bytes
+#if BRIQUETTE_LC_EXPAND
+    if constexpr (W == 1) {
+      if (at + 64 <= total && i + 64 <= count) {
+        compress64(in + i, bits, out + at);
+        at += uint32_t(__builtin_popcountll(bits));
+        continue;
+      }
+    }
+#endif
 #if BRIQUETTE_LC_GATHER
     if constexpr (Gather<W>::usable) {
       if (bits == 0) continue;
@@ -233,6 +263,15 @@ template <int W, class Rule> __device__ inline void restore_words(const uint8_t 
       for (int k = 0; k < 64; k++) put_item<U>(out, i + k, held);
       continue;
     }
+#if BRIQUETTE_LC_EXPAND
+    if constexpr (W == 1 && !Rule::looks_back) {
+      if (at + 64 <= total && i + 64 <= count) {
+        expand64(in + at, bits, out + i);
+        at += uint32_t(__builtin_popcountll(bits));
+        continue;
+      }
+    }
+#endif
 #if BRIQUETTE_LC_GATHER
     if constexpr (Gather<W>::usable) {
       if (at + 64 <= total && i + 64 <= count) {
@@ -269,5 +308,6 @@ template <int W, class Rule> __device__ inline void restore_words(const uint8_t 
   }
 }
 #undef BRIQUETTE_LC_GATHER
+#undef BRIQUETTE_LC_EXPAND
 
 }  // namespace briquette_lc

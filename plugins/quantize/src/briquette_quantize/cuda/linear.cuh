@@ -119,7 +119,7 @@ struct LinearQuantizer {
     // adding 1.5 * 2^23 rounds to an integer, ties to even, and leaves it in the low bits: no conversion, which is slow on GPUs
     const float shifted = x * p.inverse32 + round_magic, q = shifted - round_magic;
     const float top = p.limit32 < wide ? p.limit32 : wide - 1.0f;
-    code = C(briquette::float_bits(shifted) - briquette::float_bits(round_magic));
+    code = C(int32_t(uint32_t(briquette::float_bits(shifted)) - uint32_t(briquette::float_bits(round_magic))));
     return (fabsf(x - q * p.step32) <= p.bound32) & (fabsf(q) <= top);
   }
   template <class C, class P> __device__ __forceinline__ static bool quantize_fast(double x, C &code, const P &p) {
