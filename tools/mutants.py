@@ -166,8 +166,8 @@ def chosen(count: int, seed: int) -> list[Mutant]:
     return barriers + [m for m in found if m.kind != "barrier"][: count - len(barriers)]
 
 
-def stages_of(mutant: Mutant) -> list[str]:
-    """Return the stages that a file belongs to, one: that of its module, or one whose policy includes it."""
+def stages_of(mutant: Mutant, most: int) -> list[str]:
+    """Return stages that a file belongs to, at most so many: those of its module first, then those whose policies include it."""
     from briquette import discovery
     from briquette.sources import resolve_headers
     from briquette.target import KernelSource
@@ -183,7 +183,7 @@ def stages_of(mutant: Mutant) -> list[str]:
         direct = mutant.file in (op.include_header if op else "", str(Path(*cls.__module__.split("."))) + ".py")
         if mutant.file in headers or mutant.file in modules:
             found.append((not direct, name))
-    return [name for _, name in sorted(found)][:1]
+    return [name for _, name in sorted(found)][:most]
 
 
 def look(mutant: Mutant, stages: Sequence[str]) -> dict[str, Any]:
@@ -252,6 +252,7 @@ def main() -> int:
     parser.add_argument("results", type=Path)
     parser.add_argument("--count", type=int, default=240)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--stages", type=int, default=1, help="how many stages of a file are looked at")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument(
         "--part", default="0/1", metavar="K/N", help="every N-th mutant from the K-th on, for N runs side by side"
@@ -285,7 +286,7 @@ def run(given: argparse.Namespace) -> None:
             continue
         if time.monotonic() > end:
             break
-        stages = stages_of(mutant)
+        stages = stages_of(mutant, given.stages)
         if not stages:
             continue
         found = {**asdict(mutant), "stages": stages, **look(mutant, stages)}
