@@ -270,8 +270,6 @@ class Composition:
         """Whether the head's policy resolves its parameters from the data's extent itself."""
         if self.reports:
             return False  # the head's step goes into another member's parameters, which is done on the host
-        if any(m.op.params is not None for m in self.members if m is not self.head):
-            return False  # those of the others come from the host, when the record holds everybody's state
         return self.head is not None and bool(self.head.op.geometry.get("resolves"))
 
     @cached_property
