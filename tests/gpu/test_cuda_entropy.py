@@ -42,7 +42,7 @@ def test_the_preset_makes_the_same_archives_there(bundled_field: Path, mode: str
     x = np.load(bundled_field)
     plan = bq.Pipeline.from_preset("archive").plan(x, target="cuda", mode=mode)
     assert plan.forward.launches == plan.inverse.launches == 2
-    assert plan.forward.transfers == plan.inverse.transfers == ("kept",)
+    assert set(plan.forward.transfers) == set(plan.inverse.transfers) == {"kept"}
     data = bq.compress(x, 1e-3, mode, pipeline="archive", target="host")
     assert bq.compress(x, 1e-3, mode, pipeline="archive", target="cuda") == data
     assert bq.decompress(data, target="cuda").tobytes() == bq.decompress(data, target="host").tobytes()

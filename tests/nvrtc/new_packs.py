@@ -23,7 +23,7 @@ from briquette_warp.chain import Composition
 from briquette_warp.cuda_program import CudaProgram
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-from nvrtc import Nvrtc
+from briquette_conformance.nvrtc import Nvrtc
 
 
 def points(folder: Path) -> list[EntryPoint]:

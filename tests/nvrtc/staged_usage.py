@@ -14,11 +14,10 @@ from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
-from nvrtc import Nvrtc
-
 from briquette import discovery, sources
 from briquette.errors import BriquetteError
 from briquette.ports import STREAM_DTYPES, PortType
+from briquette_conformance.nvrtc import Nvrtc
 
 DIRECTIONS: tuple[Literal["forward"], Literal["inverse"]] = ("forward", "inverse")
 

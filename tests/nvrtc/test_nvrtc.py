@@ -40,6 +40,7 @@ EXPECTED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("masked-log-quantizer", "1e+20"): (("float32 int32", "float64 int64"), ("1x32", "1x4")),
     ("forward-fill", "256"): (tuple(f"{c} {c}" for c in CODES[::2]), WIDE),
     ("lorenzo-1d", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE),
+    ("lorenzo-1d", "1024"): (tuple(f"{c} {c}" for c in CODES), ("32x32",)),
     ("lorenzo-1d", "32"): (tuple(f"{c} {c}" for c in CODES), NARROW),
     ("lorenzo-1d", "8"): (tuple(f"{c} {c}" for c in CODES), ("1x32", "8x1")),
     ("zigzag", ""): (tuple(f"{c} u{c}" for c in CODES[::2]), NARROW),

@@ -97,7 +97,7 @@ def test_coding_what_is_kept_aside_pays() -> None:
     far = rng.random(x.size) < 0.1
     x[far] = (1e30 * (1 + rng.random(x.size)))[far]
     plain = bq.chain(
-        "linear-quantizer", discovery.registry().stage_class("lorenzo-1d").from_parameters({"region": 8192}), "huffman"
+        "linear-quantizer", discovery.registry().stage_class("lorenzo-1d").from_parameters({"region": 1024}), "huffman"
     )
     data = compressed(x, 1e-2, "abs", "host")
     assert len(data) < 0.96 * len(plain.compress(x, 1e-2, "abs"))

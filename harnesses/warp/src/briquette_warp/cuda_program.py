@@ -214,7 +214,7 @@ class CudaProgram(GroupProgram):
         # what can be done while the device works is done now
         tables = _tables(session, at.chunks, work.control, at.tables_at) if parts.coder else None
         self._state_later(work)
-        work.head = session.peek(work.control.pointer, 8 * HEAD)
+        work.heads[:] = [session.peek(work.control.pointer, 8 * HEAD)]
         if run.open_sink is not None:
             _ = run.record.state
         if any(any(session.peek(work.at(0) + PARAMS_AT + at, 4)) for at in parts.reports):
@@ -288,7 +288,7 @@ class CudaProgram(GroupProgram):
         grid = min(8 * session.multiprocessors(), max(1, run.count // (LANES * 16))) if surveys_all else 1
         session.launch(self._module, "briquette_survey", grid, 0, slots)
         if not parts.resolves:
-            work.head = session.peek(work.control.pointer, 8 * HEAD)
+            work.heads[:] = [session.peek(work.control.pointer, 8 * HEAD)]
             self._state(work)
             session.send(params, parts.param_block(run.record, run.stretch))
 
@@ -299,10 +299,10 @@ class CudaProgram(GroupProgram):
 
     def _state_later(self, work: Enqueued) -> None:
         """The same when somebody asks for the state."""
-        run, parts = work.run, self._parts
+        run, parts, heads = work.run, self._parts, work.heads
 
         def fill(state: dict[str, dict[str, Any]]) -> None:
-            head = work.head or bytes(8 * HEAD)
+            head = heads[-1] if heads else bytes(8 * HEAD)
             lo, hi, first, some = struct.unpack_from(f"<3{parts.stated}d", head, 8 * EXTENT)
             found = Extent(lo, hi, first, bool(some))
             for member in parts.members:
@@ -338,7 +338,7 @@ class CudaProgram(GroupProgram):
         if side is None:
             side = self.prepare_side(work, count)
             self.start_side(work, side)
-            work.head = session.peek(work.control.pointer, 8 * HEAD)
+            work.heads[:] = [session.peek(work.control.pointer, 8 * HEAD)]
         sizes, blocks = _tables(session, chunks, side.tables)
         return Placed(sizes, side.words[: work.found(SIDE_WORDS)], blocks)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from briquette.harness import GroupRun
@@ -95,7 +95,8 @@ class Enqueued:
     """What one compression run has put into its stream, before anything is known of it on the host.
 
     `control` is all the memory of the run but that of its side stream: its head is the control block, the rest lies at `places`.
-    `head` is what the kernels have written to the control block's head.
+    `heads` holds what the kernels have written to the control block's head, once that is known: who waits for it need not keep
+    the run's memory.
     """
 
     session: Any
@@ -105,7 +106,7 @@ class Enqueued:
     places: Places
     slots: list[int]
     side: Side | None = None
-    head: bytes = b""
+    heads: list[bytes] = field(default_factory=list)
 
     def at(self, word: int) -> int:
         """Return the device address of a 64-bit word of the control block."""
@@ -113,7 +114,7 @@ class Enqueued:
 
     def found(self, word: int) -> int:
         """Return what the kernels have written to a 64-bit word of the control block's head."""
-        return int.from_bytes(self.head[8 * word : 8 * word + 8], "little")
+        return int.from_bytes(self.heads[-1][8 * word : 8 * word + 8], "little")
 
 
 

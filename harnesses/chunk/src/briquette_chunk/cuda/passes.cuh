@@ -23,6 +23,16 @@ struct Nothing {
   template <class T, int E> __device__ __forceinline__ static void inverse(T (&)[E], const uint8_t *) {}
 };
 
+/// ELEMENTWISE ops on what is in registers, handed to what loads and stores. No lambdas: NVRTC 13.0 takes generic ones for host code.
+template <class Each> struct Forwards {
+  const uint8_t *params;
+  template <class T, int E> __device__ __forceinline__ void operator()(T (&c)[E]) const { Each::forward(c, params); }
+};
+template <class Each, class T> struct Inverses {
+  const uint8_t *params;
+  template <class U, int E> __device__ __forceinline__ void operator()(U (&c)[E]) const { Each::inverse(as<T>(c), params); }
+};
+
 /// An op on whole chunks, and the ELEMENTWISE ops that follow it on elements of type T.
 template <class Op_, class Each_, class T_> struct Pass {
   typedef Op_ Op;
@@ -97,13 +107,13 @@ template <class P, class... Rest> struct Passes<P, Rest...> {
   template <int BYTES, class G> __device__ __forceinline__ static uint8_t *forward(uint8_t *a, uint8_t *b, uint32_t bytes, G g, const uint8_t *params) {
     typedef typename P::T T;
     if constexpr (has_gather<typename P::Op::Policy, unsigned_of<T>, at_once<T, G>>::value) {
-      gather_each<typename P::Op::Policy, T>(a, b, bytes, g, [&](auto &c) { P::Each::forward(c, params); });
+      gather_each<typename P::Op::Policy, T>(a, b, bytes, g, Forwards<typename P::Each>{params});
       g.sync();
     } else {
       chunk_forward<typename P::Op, BYTES>(a, b, bytes, g, params);
       g.sync();
       if constexpr (!P::Each::empty) {
-        each_in_place<T>(b, bytes, g, [&](auto &c) { P::Each::forward(c, params); });
+        each_in_place<T>(b, bytes, g, Forwards<typename P::Each>{params});
         g.sync();
       }
     }
@@ -113,10 +123,10 @@ template <class P, class... Rest> struct Passes<P, Rest...> {
     uint8_t *in = Passes<Rest...>::template inverse<BYTES>(a, b, bytes, g, params), *out = in == a ? b : a;
     typedef typename P::T T;
     if constexpr (has_inverse_after<typename P::Op::Policy, BYTES, G>::value) {
-      P::Op::Policy::template inverse_after<BYTES>(in, out, bytes, g, [&](auto &c) { P::Each::inverse(as<T>(c), params); });
+      P::Op::Policy::template inverse_after<BYTES>(in, out, bytes, g, Inverses<typename P::Each, T>{params});
     } else {
       if constexpr (!P::Each::empty) {
-        each_in_place<T>(in, bytes, g, [&](auto &c) { P::Each::inverse(c, params); });
+        each_in_place<T>(in, bytes, g, Inverses<typename P::Each, T>{params});
         g.sync();
       }
       chunk_inverse<typename P::Op, BYTES>(in, out, bytes, g, params);
