@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 NVRTC_VENV ?= .venv-nvrtc
 WORKERS ?= auto
+MARKS = not serial and not thorough
 
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
@@ -17,11 +18,12 @@ DISTS := ./core $(PACKS) ./
 PROJECTS := $(patsubst %,%/pyproject.toml,$(patsubst %/,%,$(DISTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint tests docs test-nvrtc test-gpu install dev nvrtc clean
+.PHONY: help demo test test-all lint tests docs test-nvrtc test-gpu install dev nvrtc clean
 
 help:
 	@echo 'make demo     compress a real field with every preset; writes a table and a picture to ./demo-out'
 	@echo 'make test     ruff, mypy and every test'
+	@echo 'make test-all  the same with the thorough tests: every mutant, every check of the kit, every GPU architecture'
 	@echo 'make lint     ruff and mypy only'
 	@echo 'make tests    the tests only'
 	@echo 'make docs     the pages of ./docs as a site, in ./docs/_build'
@@ -35,12 +37,15 @@ demo: install
 test: lint
 	@$(MAKE) --no-print-directory tests
 
+test-all: MARKS = not serial
+test-all: lint tests
+
 # Timing tests come first and alone; the parallel part runs whatever they said, and its closing line is the last one.
 tests: export BRIQUETTE_NVRTC_VENV = $(NVRTC_VENV)
 tests: dev nvrtc
 	@status=0; \
 	$(PY) -m pytest -m serial || status=$$?; \
-	$(PY) -m pytest -n $(WORKERS) -m 'not serial' || status=$$?; \
+	$(PY) -m pytest -n $(WORKERS) -m '$(MARKS)' || status=$$?; \
 	exit $$status
 
 docs: dev

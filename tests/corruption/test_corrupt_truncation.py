@@ -22,7 +22,7 @@ def archives(preset: str, *names: str) -> list[Sound]:
 def test_the_sound_archives_hold_every_form(preset: str) -> None:
     seen = set()
     for made in sound(preset):
-        assert 2000 < len(made.data) < 50_000
+        assert 2000 < len(made.data) < 60_000
         raw = made.name.endswith("raw")
         assert briquette.info(made.data)["raw"] is raw
         assert made.array.size == (600 if raw else COUNT)

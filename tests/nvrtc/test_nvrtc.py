@@ -154,6 +154,7 @@ def test_kernels_of_chains_with_a_selector_stay_in_registers(nvrtc_python: Path,
         assert usage["registers"] <= (128 if wide else 64), usage
 
 
+@pytest.mark.thorough
 def test_kernels_on_chunks_stay_in_registers(nvrtc_python: Path, repo_root: Path) -> None:
     """Four blocks of 256 lanes share a multiprocessor's registers and its shared memory."""
     script = repo_root / "tests" / "nvrtc" / "chunk_usage.py"

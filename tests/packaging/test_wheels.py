@@ -49,7 +49,7 @@ print(json.dumps({target.name: why_unavailable(target) for target in discovery.r
 #: first-party distributions that the meta distribution offers as extras and does not require
 OFFERED = {"briquette-target-cuda"}
 #: the harness that another one builds on: its survey, its values kept aside and its runs are that one's
-BUILDS_ON = {"briquette-chunk": ("briquette-warp",)}
+BUILDS_ON = {"briquette-chunk": ("briquette-warp",), "briquette-conformance": ("briquette-warp",)}
 
 #: brought in by nothing that `import briquette` needs: GPU libraries, compilers and what drives them
 HEAVY = {

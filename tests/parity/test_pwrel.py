@@ -122,7 +122,7 @@ def test_codes_that_nothing_writes_decode_alike(dtype: str, rng: np.random.Gener
 def test_what_is_refused() -> None:
     with pytest.raises(UsageError, match=r"error bound 1\.0 of mode 'pwrel' must be below 1"):
         bq.compress(np.ones(100), 1.0, "pwrel")
-    with pytest.raises(UsageError, match="'linear-quantizer' serves 'abs', 'rel'; presets that serve 'pwrel': adaptive, chunked"):
+    with pytest.raises(UsageError, match="'linear-quantizer' serves 'abs', 'rel'; presets that serve 'pwrel': adaptive, archive"):
         bq.compress(np.ones(100), 0.1, "pwrel", pipeline=bq.chain("linear-quantizer", "plain-rate"))
-    with pytest.raises(UsageError, match="its stage 'log-quantizer' serves 'pwrel'; presets that serve 'rel': adaptive, chunked"):
+    with pytest.raises(UsageError, match="its stage 'log-quantizer' serves 'pwrel'; presets that serve 'rel': adaptive, archive"):
         bq.compress(np.ones(100), 0.1, "rel", pipeline=bq.chain("log-quantizer", "plain-rate"))

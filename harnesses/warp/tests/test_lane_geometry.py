@@ -171,7 +171,8 @@ def reals(dtype: str, count: int) -> NDArray[Any]:
 @pytest.fixture(params=STAGES)
 def forms(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[Policy], Form, Form]:
     """The policies of a stage in the reference form (one probe each) and in the device form (one for each geometry)."""
-    mine = [policy for policy in policies() if policy.name == request.param]
+    # the reference is a lane alone, which long spans have no geometry for
+    mine = [p for p in policies() if p.name == request.param and geometries(p.forward)[0].lanes == 1]
     reference = [Probe(p.forward, p.inverse, geometries(p.forward)[0]) for p in mine]
     spread = [Probe(p.forward, p.inverse, geometry) for p in mine for geometry in geometries(p.forward)]
     host = compiled(tmp_path, f"{request.param}-host", reference)

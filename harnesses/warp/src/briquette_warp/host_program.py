@@ -190,10 +190,11 @@ class HostProgram(GroupProgram):
             while at < end:
                 slots[[BEGIN, END]] = at, end
                 slots[[SIDE, SIDE_ROOM]] = part.side.ctypes.data + 4 * part.side_used, part.side.size - part.side_used
-                if self._module.call("briquette_aside", slots) == SIDE_FULL:
-                    part.grow_side(max_chunk_words(run.chunk, source.dtype.itemsize))
-                part.side_used += int(slots[SIDE_USED])
+                status = self._module.call("briquette_aside", slots)
+                part.side_used += int(slots[SIDE_USED])  # before it grows, which keeps what is used
                 at = int(slots[NEXT])
+                if status == SIDE_FULL:
+                    part.grow_side(max_chunk_words(run.chunk, source.dtype.itemsize))
             return part
 
         return self._target.map(work, range(len(ranges)), run.threads)
