@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from briquette_cli.newpack import write
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "fifteen-minutes.md"
 OWN_TESTS = ("tests/test_stage.py", "tests/test_identity.py")  # the conformance kit is a distribution of its own
+SECONDS = 240  # of one command, which takes about one on an idle machine
 
 
 @pytest.fixture
@@ -36,9 +38,16 @@ def pack(tmp_path: Path) -> Path:
 
 def run(command: list[str], cwd: Path, code: int = 0) -> str:
     path = os.pathsep.join(map(str, (cwd / "acme-delta" / "src", cwd / "site")))
-    done = subprocess.run(command, cwd=cwd, env={**os.environ, "PYTHONPATH": path}, text=True, capture_output=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
+    env = {**os.environ, "PYTHONPATH": path, "PYTHONFAULTHANDLER": "1"}
+    child = subprocess.Popen(command, cwd=cwd, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        out, err = child.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGABRT)  # it says where each of its threads stands
+        out, err = child.communicate()
+        pytest.fail(f"{' '.join(command)} has not ended after {SECONDS} s:\n{out}{err}")
+    assert child.returncode == code, out + err
+    return out
 
 
 def own_tests(pack: Path, code: int) -> str:

@@ -24,6 +24,13 @@ SOURCES = {
     for path in folder.glob("*/pyproject.toml")
 }
 
+#: the packs that register stages, which is what the kit looks at
+WITH_STAGES = tuple(
+    name
+    for name, source in SOURCES.items()
+    if tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"].get("briquette.stages")
+)
+
 #: file below ``src``, or the name pyproject.toml; what stands there once; what is put in its place
 Edit = tuple[str, str, str]
 

@@ -11,7 +11,7 @@ import pytest
 from briquette.errors import DeclarationError
 from briquette_conformance import PackConformance
 from briquette_conformance.base import CHECKS
-from briquette_conformance.run import selected
+from briquette_conformance.running import selected
 
 START = "from briquette_conformance import PackConformance\nimport pytest\n\n"
 

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from pack_site import SOURCES, check, failures, lay
+from pack_site import WITH_STAGES, check, failures, lay
 from zoo import FAULTS, Fault
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("pack", SOURCES)
+@pytest.mark.parametrize("pack", WITH_STAGES)
 def test_a_correct_pack_passes(pack: str, tmp_path: Path) -> None:
     lay(tmp_path, pack)
     status, report, said = check(tmp_path, pack)

@@ -80,6 +80,8 @@ def geometries(ctx: Context, subject: Subject) -> Iterator[Proof]:
     op = stage.fused_op()
     if op is None or WarpHarness.name not in op.strategies or op.geometry.get("element_form"):
         raise NotHere("its policy has one geometry, or none")
+    if stage.fusion_spec().access is FusionAccess.LAYOUT:
+        raise NotHere("a LAYOUT's policy holds no codes in its lanes: it says where they stand, and the chains run it")
     if place is None:
         raise NotHere("the lane emulator needs a host compiler, and there is none")
     host = next(p.target for p in ctx.places.kernels if p.target is not None and p.target.dialect == "c++")

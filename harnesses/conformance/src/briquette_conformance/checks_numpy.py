@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from briquette.bounds import compare, resolve
 from briquette.declare import FusionAccess
+from briquette.layouts import Lengths, Stretch
 from briquette.ports import Chunked, PortValue, numpy_dtype
 from briquette.record import Bound
 from briquette.stage import PrimeContext, Scope, Stage
@@ -103,14 +105,17 @@ def state(ctx: Context, subject: Subject) -> Iterator[Proof]:
     yield Proof((ctx.places.reference.name,))
 
 
-def scope_of(case: Case, count: int, chunk: int, run_state: Mapping[str, Any], tail: Any = None) -> Scope:
+def scope_of(case: Case, of: int | Stretch, chunk: int, run_state: Mapping[str, Any], tail: Any = None) -> Scope:
+    """Return a scope for a part of an array, or for a 1-D array of so many elements."""
     (node,) = case.graph.order
-    return Scope(run_state, case.graph.types(case.dtype)[node], count, chunk, tail=tail)
+    stretch = Lengths(case.graph, chunk).of(of)
+    return Scope(run_state, case.graph.types(case.dtype)[node], stretch.count, chunk, tail=tail, stretch=stretch)
 
 
-def _primed(stage: Stage, case: Case, x: Array) -> dict[str, Any]:
-    types = next(iter(case.graph.types(case.dtype).values()))
-    return dict(stage.prime_fused_forward_state(PrimeContext(x, types, case.bound, x.size, missing=stage.missing_values())))
+def _primed(stage: Stage, case: Case, x: Array, shape: tuple[int, ...] = ()) -> dict[str, Any]:
+    types, missing = next(iter(case.graph.types(case.dtype).values())), stage.missing_values()
+    context = PrimeContext(x, types, case.bound, x.size, missing=missing, chunk=case.chunk, shape=shape or (x.size,))
+    return dict(stage.prime_fused_forward_state(context))
 
 
 def _pieces(value: PortValue, chunk: int, count: int) -> list[bytes]:
@@ -129,6 +134,10 @@ def role(ctx: Context, subject: Subject) -> Iterator[Proof]:
         raise NotHere("UNFUSABLE: it may look at anything")
     if not subject.alone:
         raise NotHere("a selector's choice depends on the coder behind it, and its tiles are compared in the chains")
+    if spec.access is FusionAccess.LAYOUT:
+        shapes = sum(_moves(stage, case, shape) for case in subject.alone for shape in _SHAPES)
+        yield Proof((ctx.places.reference.name,), f"{shapes} shapes: each element once as itself, padding as its places say")
+        return
     probes = 0
     for case in subject.alone:
         span = case.spans[0]
@@ -137,6 +146,33 @@ def role(ctx: Context, subject: Subject) -> Iterator[Proof]:
             probes += _probe(stage, case, make(n, case.dtype), span, n)
     words = "an element" if spec.access is FusionAccess.ELEMENTWISE else f"a span of {spec.span} {spec.unit}"
     yield Proof((ctx.places.reference.name,), f"{probes} changes, none seen outside {words}")
+
+
+#: of arrays that a LAYOUT is shown, with and without elements left over
+_SHAPES: Final = ((1,), (1000,), (64, 48), (37, 101), (11, 1, 29), (8, 16, 8), (3, 5, 7, 11))
+
+
+def _moves(stage: Stage, case: Case, shape: tuple[int, ...]) -> int:
+    """Hold a LAYOUT's two directions, of all of an array and of parts of it, to what its `places` and `covering` say."""
+    lengths, n = Lengths(case.graph, case.chunk), math.prod(shape)
+    x = noise(n, case.dtype)
+    run_state, of = _primed(stage, case, x, shape), lengths.stretch(shape)
+    assert of.layout is not None
+    at, itself = of.layout.places(0, of.layout.count)
+    if not np.array_equal(np.sort(at[itself]), np.arange(n)):
+        raise Fault(f"shape {shape}: its places do not hold every element of the array once as itself")
+    made = np.asarray(stage.forward({stage.inputs[0]: _held(x)}, scope_of(case, of, case.chunk, run_state))[stage.outputs[0]])
+    if not same(made, x[at]):
+        raise Fault(f"shape {shape}: forward lays out other elements than its places say: {first_difference(x[at], made)}")
+    spoiled = np.where(itself, made, ~made)
+    for begin, end in {(0, n), (n // 3, n // 3 + 1), (n // 2, n)}:
+        part = lengths.stretch(shape, begin, end)
+        read = _held(spoiled[part.laid_begin : part.laid_end])
+        back = np.asarray(stage.inverse({stage.outputs[0]: read}, scope_of(case, part, case.chunk, run_state))[stage.inputs[0]])
+        if not same(back, x[begin:end]):
+            wrong = first_difference(x[begin:end], back)
+            raise Fault(f"shape {shape}, elements {begin} to {end - 1}: the inverse takes others, or takes padding: {wrong}")
+    return 1
 
 
 def _probe(stage: Stage, case: Case, x: Array, span: int, n: int) -> int:
@@ -200,7 +236,7 @@ def pieces(ctx: Context, subject: Subject) -> Iterator[Proof]:
         a, b = forward(whole, x, case.bound), forward(walked, x, case.bound)
         _same_runs(a, b, f"{case}, walked in pieces")
         shown += 1
-        if not case.alone:
+        if not case.alone or case.stage.fusion_spec().access is FusionAccess.LAYOUT:  # whose forward sees all of the array
             continue
         stage, (node,) = case.stage, case.graph.order
         scope = scope_of(case, n, case.chunk, a.state().get(node, {}))

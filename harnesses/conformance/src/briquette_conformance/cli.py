@@ -10,8 +10,6 @@ import click
 from briquette._scan import normalized
 from briquette.errors import BriquetteError
 
-from .base import Options
-
 
 class NotConforming(BriquetteError):
     """A pack failed the kit, or nothing could be proven of it."""
@@ -31,7 +29,8 @@ def check(pack: str, as_json: bool, junit: Path | None, level: Any, frozen: Path
 
     Exits with 1 when anything failed, or nothing could be proven.
     """
-    from .run import run
+    from .base import Options
+    from .running import run
 
     def tell(finding: Any) -> None:
         if not as_json and finding.status == "failed":

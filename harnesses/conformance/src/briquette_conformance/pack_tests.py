@@ -95,7 +95,7 @@ class PackConformance:
     def _hold(self, name: str, stage: str | None) -> None:
         import pytest
 
-        from .run import findings_of
+        from .running import findings_of
 
         ctx = _context(type(self))
         subjects = [None] if stage is None else [s for s in ctx.subjects if s.stage.name == stage]
@@ -111,7 +111,7 @@ class PackConformance:
 
 
 def _names(cls: type[PackConformance], per_stage: bool) -> list[str]:
-    from .run import selected
+    from .running import selected
 
     return [c.name for c in selected((), _level(cls)) if c.per_stage is per_stage]
 
@@ -126,7 +126,7 @@ _contexts: dict[type, Context] = {}
 def _context(cls: type[PackConformance]) -> Context:
     """Return the context of a class's tests, made once a process."""
     if cls not in _contexts:
-        from .run import context
+        from .running import context
 
         made = cls()
         options = Options(_level(cls), made.inputs, cls.parameters, cls.unsupported, cls.frozen)
