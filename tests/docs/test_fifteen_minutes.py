@@ -70,6 +70,7 @@ def apply(pack: Path, name: str, diff: str) -> None:
     (pack / name).write_text(text, encoding="utf-8")
 
 
+@pytest.mark.thorough  # it starts tests within tests
 def test_the_page_leads_where_it_says(pack: Path) -> None:
     stage, answer, policy = edits()
     assert "passed" in own_tests(pack, 0)
