@@ -321,9 +321,23 @@ class Graph:
                 raise type(exc)(f"{exc} ({ends})") from exc
             if set(outputs) != set(stage.outputs):
                 raise PipelineError(f"stage {node!r} types the ports {sorted(outputs)} but declares {sorted(stage.outputs)}")
+            if stage.replaced_code(inputs[stage.inputs[0]].dtype) is not None and not self._kept_aside(node):
+                raise PipelineError(
+                    f"stage {node!r} replaces a code and does not give it back: it needs a stage before it that keeps aside what the "
+                    f"code stands for, a quantizer with a port of its own for such values"
+                )
             found[node] = {**inputs, **outputs}
             values.update({(node, p): t for p, t in outputs.items()})
         return found
+
+    def _kept_aside(self, node: str) -> bool:
+        """Whether a stage before `node`, along main inputs, has a port for values that its codes do not tell."""
+        before = self.sources[node, self.nodes[node].inputs[0]][0]
+        while before != INPUT:
+            if self.nodes[before].fused_aux_outputs():
+                return True
+            before = self.sources[before, self.nodes[before].inputs[0]][0]
+        return False
 
 
 @contextmanager

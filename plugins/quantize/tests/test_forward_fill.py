@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import briquette as bq
 from briquette.declare import FusionAccess
 from briquette.errors import PipelineError
 from briquette.ports import PortType
@@ -77,3 +78,14 @@ def test_declaration() -> None:
     for given in (PortType("float32"), PortType("uint32"), PortType("int32", "chunked")):
         with pytest.raises(PipelineError, match="takes signed 16-, 32- or 64-bit codes"):
             stage.output_types({"in": given})
+
+
+@pytest.mark.parametrize("before", [(), ("in-place-quantizer",), ("lorenzo-1d",)])
+def test_nothing_is_replaced_that_no_stage_keeps_aside(before: tuple[str, ...]) -> None:
+    """Codes that are the mark by themselves would not come back."""
+    x = np.full(600, np.iinfo(np.int32).min, np.int32)
+    x[::7] = 5
+    data = x.view(np.float32) if before[:1] == ("in-place-quantizer",) else x
+    pipe = bq.chain(*before, "forward-fill", "lorenzo-1d", "plain-rate")
+    with pytest.raises(PipelineError, match="'forward-fill' replaces a code and does not give it back"):
+        pipe.compress(data, 1e-3 if data.dtype.kind == "f" else None)
