@@ -323,8 +323,8 @@ class Graph:
                 raise PipelineError(f"stage {node!r} types the ports {sorted(outputs)} but declares {sorted(stage.outputs)}")
             if stage.replaced_code(inputs[stage.inputs[0]].dtype) is not None and not self._kept_aside(node):
                 raise PipelineError(
-                    f"stage {node!r} replaces a code and does not give it back: it needs a stage before it that keeps aside what the "
-                    f"code stands for, a quantizer with a port of its own for such values"
+                    f"stage {node!r} replaces a code and does not give it back; a stage before it must keep what that code stands "
+                    f"for aside, on a port of its own"
                 )
             found[node] = {**inputs, **outputs}
             values.update({(node, p): t for p, t in outputs.items()})
