@@ -323,7 +323,7 @@ class Graph:
                 raise PipelineError(f"stage {node!r} types the ports {sorted(outputs)} but declares {sorted(stage.outputs)}")
             if stage.replaced_code(inputs[stage.inputs[0]].dtype) is not None and not self._kept_aside(node):
                 raise PipelineError(
-                    f"stage {node!r} replaces a code and does not give it back; a stage before it must keep what that code stands "
+                    f"stage {node!r} replaces a code and does not give it back; a stage before it must keep what it stands "
                     f"for aside, on a port of its own"
                 )
             found[node] = {**inputs, **outputs}
