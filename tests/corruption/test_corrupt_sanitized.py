@@ -38,7 +38,7 @@ def test_a_planted_fault_is_reported(fault: str, report: str, preloaded: dict[st
 
 
 #: one of each kind; the others share their kernels' code
-FIRST = ("fast", "tiled-outlier", "chunked", "archive")
+FIRST = ("fast", "tiled-outlier", "chunked")
 
 
 @pytest.mark.slow

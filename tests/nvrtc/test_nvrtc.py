@@ -138,6 +138,7 @@ def test_every_policy_compiles_at_every_geometry(nvrtc_python: Path, repo_root: 
             assert result["elements"] > 32 or usage["spill_stores"] == usage["spill_loads"] == usage["stack"] == 0, result
 
 
+@pytest.mark.thorough
 def test_kernels_of_chains_with_a_selector_stay_in_registers(nvrtc_python: Path, repo_root: Path) -> None:
     """Four blocks of 256 lanes share a multiprocessor's registers where codes have 32 bits, two or three where they have 64."""
     script = repo_root / "tests" / "nvrtc" / "chain_usage.py"

@@ -108,6 +108,7 @@ def test_it_fuses_and_its_own_tests_pass_from_wheels(role: str, made: Path, envi
     assert "skipped" not in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("role", [role for role in ROLES if role != "predictor"])  # the three commands run it on that one
 def test_the_conformance_kit_passes(role: str, made: Path, environment: Any, repo_root: Path, tmp_path: Path) -> None:
     if not has_kit(repo_root):
@@ -150,6 +151,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("role", FAULTS)
 def test_its_own_tests_find_a_planted_fault(role: str, environment: Any, tmp_path: Path) -> None:
     name = f"acme-faulty-{role}"

@@ -38,7 +38,7 @@ def run(sanitizer: str, *arguments: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", LIBRARIES)
-@pytest.mark.parametrize("preset", ["fast", "planes"])
+@pytest.mark.parametrize("preset", ["fast", pytest.param("planes", marks=pytest.mark.thorough)])
 def test_whole_kernels_are_clean(preset: str, sanitizer: str) -> None:
     status, text = run(sanitizer, preset)
     assert (status, text.splitlines()[-1:]) == (0, ["clean"]), text[:4000]
