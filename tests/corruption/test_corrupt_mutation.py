@@ -14,7 +14,7 @@ Campaign = Callable[..., dict[str, Any]]
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", EVERY)
 def test_mutants_are_refused_or_decode_to_the_right_data(preset: str, campaign: Campaign) -> None:
-    report = campaign("plain", preset, "--limit-memory", count=20_000 if preset in SEGMENTED else 3_000)["plain"]
+    report = campaign("plain", preset, "--limit-memory", count=20_000 if preset in SEGMENTED[:1] else 3_000)["plain"]
     assert report["numpy refused"] == report["host refused"]
     assert report["numpy refused"] > 10 * report["numpy right"]  # which are those that a mutation left as they were
 

@@ -101,7 +101,7 @@ def report(python: Path, repo_root: Path, *options: str, path: Path | None = Non
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_policy_compiles_at_every_geometry(nvrtc_python: Path, repo_root: Path, tmp_path: Path) -> None:
     made = tmp_path / "report.json"
     status, out, errors = report(nvrtc_python, repo_root, "--variants", "tests/nvrtc/variants.json", "--json", str(made))
