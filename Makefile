@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 NVRTC_VENV ?= .venv-nvrtc
 WORKERS ?= auto
+MARKS = not serial and not thorough
 
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
@@ -17,13 +18,15 @@ DISTS := ./core $(PACKS) ./
 PROJECTS := $(patsubst %,%/pyproject.toml,$(patsubst %/,%,$(DISTS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint tests test-nvrtc test-gpu install dev nvrtc clean
+.PHONY: help demo test test-all lint tests docs test-nvrtc test-gpu install dev nvrtc clean
 
 help:
 	@echo 'make demo     compress a real field with every preset; writes a table and a picture to ./demo-out'
 	@echo 'make test     ruff, mypy and every test'
+	@echo 'make test-all  the same with the thorough tests: every mutant, every check of the kit, every GPU architecture'
 	@echo 'make lint     ruff and mypy only'
 	@echo 'make tests    the tests only'
+	@echo 'make docs     the pages of ./docs as a site, in ./docs/_build'
 	@echo 'make test-nvrtc  compile every device policy for GPUs, without one, and print registers and spills'
 	@echo 'make test-gpu  the tests that need a GPU, in $$(PYTHON), which has briquette and the CUDA packages; fails without a GPU'
 	@echo 'make clean    remove what the other targets made, $(VENV) and $(NVRTC_VENV) included'
@@ -34,13 +37,20 @@ demo: install
 test: lint
 	@$(MAKE) --no-print-directory tests
 
+test-all: MARKS = not serial
+test-all: lint tests
+
 # Timing tests come first and alone; the parallel part runs whatever they said, and its closing line is the last one.
 tests: export BRIQUETTE_NVRTC_VENV = $(NVRTC_VENV)
 tests: dev nvrtc
 	@status=0; \
 	$(PY) -m pytest -m serial || status=$$?; \
-	$(PY) -m pytest -n $(WORKERS) -m 'not serial' || status=$$?; \
+	$(PY) -m pytest -n $(WORKERS) -m '$(MARKS)' || status=$$?; \
 	exit $$status
+
+docs: dev
+	$(PY) -m sphinx -q -W --keep-going -b html docs docs/_build
+	@echo docs/_build/index.html
 
 test-nvrtc: export BRIQUETTE_NVRTC_VENV = $(NVRTC_VENV)
 test-nvrtc: dev nvrtc
@@ -69,7 +79,7 @@ $(VENV)/.installed: $(VENV)/.made $(PROJECTS)
 	$(PIP) install --no-build-isolation $(foreach dist,$(DISTS),-e $(dist))
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.installed requirements-dev.txt
+$(VENV)/.dev: $(VENV)/.installed requirements-dev.txt requirements-docs.txt
 	$(PIP) install -r requirements-dev.txt
 	@touch $@
 
@@ -81,6 +91,6 @@ $(NVRTC_VENV)/.installed: $(VENV)/.installed tools/make_venv.py requirements-nvr
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(NVRTC_VENV) demo-out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(NVRTC_VENV) demo-out docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name '*.egg-info' -prune -exec rm -rf {} +
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -13,7 +13,15 @@ from pathlib import Path
 
 import pytest
 
-IGNORED = shutil.ignore_patterns(".git", ".venv*", "*.egg-info", "build", "dist", "__pycache__", ".*_cache", "demo-out", "tests")
+_PATTERNS = shutil.ignore_patterns(
+    ".git", ".venv*", "*.egg-info", "build", "dist", "__pycache__", ".*_cache", "demo-out", "site", "tests"
+)
+
+
+def ignored(folder: str, names: list[str]) -> set[str]:
+    """Return what is left out of a copy of the source: what others made, and tests, but for those that a package ships."""
+    found = set(_PATTERNS(folder, names))
+    return found - {"tests"} if "src" in Path(folder).parts else found
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,7 @@ def distributions(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
     def build(folder: Path) -> None:
         copy = folder / "source"
-        shutil.copytree(repo_root, copy, ignore=IGNORED)
+        shutil.copytree(repo_root, copy, ignore=ignored)
         for number, project in enumerate(projects):
             source = copy / project.relative_to(repo_root)
             _run([sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", folder / str(number), source])

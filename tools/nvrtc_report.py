@@ -20,10 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nvrtc import FLAGS, CompileFailed, Nvrtc, NvrtcMissing, Usage
-
 from briquette import discovery, sources
 from briquette.errors import BriquetteError
+from briquette_conformance.nvrtc import FLAGS, CompileFailed, Nvrtc, NvrtcMissing, Usage
 from briquette_warp.probe import LaneGeometry, Probe, probe_source, typical
 from briquette_warp.survey import Policy, survey
 

@@ -46,7 +46,7 @@ def test_the_longest_raw_header_of_a_practical_array_is_compact() -> None:
         ({"shape": (2**31, 2**30)}, "2\\*\\*63"),
         ({"shape": (2**62, 2, 0)}, "2\\*\\*63"),
         ({"shape": (-1,)}, "no count"),
-        ({"dtype": "float16"}, "float16"),
+        ({"dtype": "float8"}, "float8"),
         ({"dtype": "int8", "byteorder": ">"}, "byte order"),
         ({"chunk": 0}, "chunk of 0"),
         ({"chunk": 65537}, "chunk of 65537"),

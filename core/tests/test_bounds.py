@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from briquette.bounds import Extent, compare, extent, first_finite, range_bound, round_down
+from briquette.bounds import Extent, are_missing, compare, extent, first_finite, range_bound, resolve, round_down
+from briquette.record import Bound
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 positive = st.floats(min_value=0.0, exclude_min=True, allow_infinity=False)
@@ -88,6 +89,49 @@ def test_compare_sees_a_changed_payload_and_a_lost_infinity(dtype: type) -> None
     assert (report.specials_changed, report.first_violation, report.ok) == (2, 0, False)
 
 
+def exact_relative_violations(x: np.ndarray, y: np.ndarray, eb: float) -> int:
+    pairs = [(Fraction(float(a)), float(a), float(b)) for a, b in zip(x, y, strict=True)]
+    return sum(
+        not math.isfinite(b)
+        or abs(exact - Fraction(b)) > Fraction(eb) * abs(exact)
+        or (a == 0 == b and math.copysign(1, a) != math.copysign(1, b))
+        for exact, a, b in pairs
+    )
+
+
+near_bound = st.sampled_from([None, 0, 1, -1, 2, -2, 100])
+
+
+@given(
+    st.lists(st.tuples(finite, finite, near_bound, st.booleans()), min_size=1, max_size=20),
+    st.floats(min_value=0.0, max_value=1.0, exclude_min=True, exclude_max=True),
+)
+def test_point_by_point_too_it_is_the_comparison_of_real_numbers(
+    pairs: list[tuple[float, float, int | None, bool]], eb: float
+) -> None:
+    x, y = [], []
+    for a, b, steps, up in pairs:
+        if steps is not None:  # most interesting right at the bound
+            b = a + eb * a if up else a - eb * a
+            for _ in range(abs(steps)):
+                b = math.nextafter(b, math.copysign(math.inf, steps))
+        x.append(a)
+        y.append(b)
+    report = compare(np.array(x), np.array(y), eb, point_wise=True)
+    assert report.violations == exact_relative_violations(np.array(x), np.array(y), eb)
+
+
+def test_point_by_point_errors_are_relative_and_zeros_exact() -> None:
+    x = np.array([100.0, 0.0, -0.0, 5e-324, np.nan, -2.0, 1e308])
+    report = compare(x, np.array([101.0, 0.0, -0.0, 5e-324, np.nan, -2.5, 1e308]), 0.25, point_wise=True)
+    assert (report.ok, report.largest_error) == (True, 0.25)
+    for at, value in ((1, -0.0), (2, 0.0), (1, 5e-324), (3, 0.0), (5, 2.0), (0, np.nan), (6, np.inf)):
+        y = x.copy()
+        y[at] = value
+        report = compare(x, y, 0.25, point_wise=True)
+        assert (report.violations, report.first_violation) == (1, at)
+
+
 def test_compare_counts_a_nan_where_a_number_was() -> None:
     report = compare(np.array([1.0, 2.0]), np.array([1.0, np.nan]), 1.0)
     assert report.violations == 1
@@ -146,3 +190,25 @@ def test_compare_under_settings_that_raise_finds_the_same(dtype: type) -> None:
         warnings.simplefilter("error")
         assert compare(x, y, 1e-3) == usual
     assert usual.violations == 3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_missing_values_do_not_count_and_come_back_bit_for_bit(dtype: type) -> None:
+    x = np.array([1e20, 1.0, -9999.0, 3.0, 0.0, -0.0, np.nan], dtype)
+    missing = (1e20, -9999.0, -0.0)
+    found = are_missing(x, missing)
+    assert found is not None
+    assert found.tolist() == [True, False, True, False, False, True, False]
+    assert are_missing(x, ()) is None
+    assert extent(x, missing) == Extent(0.0, 3.0, 1.0)
+    assert extent(np.full(70_000, 1e20, dtype), (1e20,)) == Extent(0.0, 0.0, 0.0, False)
+    assert first_finite(x, missing) == 1.0
+    assert resolve(Bound(0.5, "rel"), x, missing) == 1.5
+    y = x.copy()
+    y[[1, 3]] += 0.5
+    assert compare(x, y, 0.5, missing=missing).ok
+    for at in (0, 2, 5):
+        z = y.copy()
+        z[at] = np.nextafter(z[at], dtype(0.25))
+        report = compare(x, z, 1e30, missing=missing)
+        assert (report.violations, report.specials_changed, report.first_violation) == (0, 1, at)

@@ -23,7 +23,7 @@ PACKS = sorted(path.parent for path in (*ROOT.glob("harnesses/*/pyproject.toml")
 HARNESSES = sorted(path.parent for path in ROOT.glob("harnesses/*/pyproject.toml"))
 
 #: beside the standard library; `cbor2` and the like would be one dependency too many
-CORE_MAY_IMPORT = {"briquette", "numpy", "pluggy", "tomli", "xxhash"}
+CORE_MAY_IMPORT = {"briquette", "ml_dtypes", "numpy", "pluggy", "tomli", "xxhash"}  # ml_dtypes: where it is, for bfloat16
 
 #: families of stages and harnesses, whatever the spelling of a particular one
 STAGE_WORDS = re.compile(r"lorenzo|bitpack|bit_?plane|plain_?rate|zigzag|negabinary|bitshuffle|huffman", re.IGNORECASE)
@@ -37,7 +37,7 @@ IMPORTED_AS = {"cuda-core": "cuda", "pillow": "PIL"}
 OFFERED = {"briquette-target-cuda"}
 
 MAX_LINES = 500
-MAX_CORE_LINES = 6_250  # of code: comments, docstrings and blank lines are not counted; see docs/notes/core-size.md
+MAX_CORE_LINES = 7_000  # of code: comments, docstrings and blank lines are not counted; see docs/notes/core-size.md
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -45,7 +45,9 @@ Place = tuple[Path, int, str]
 
 
 def sources(folder: Path, *suffixes: str) -> list[Path]:
-    found = sorted(path for suffix in suffixes for path in (folder / "src").rglob(f"*{suffix}"))
+    """Return the files of a distribution's own code; templates are somebody's pack to be."""
+    every = (path for suffix in suffixes for path in (folder / "src").rglob(f"*{suffix}"))
+    found = sorted(path for path in every if "templates" not in path.parts)
     assert found, f"no source in {folder}"
     return found
 
@@ -204,7 +206,10 @@ def test_harness_names_no_stage(harness: Path) -> None:
 
 @pytest.mark.parametrize("pack", PACKS, ids=lambda path: path.name)
 def test_pack_imports_no_other_pack(pack: Path) -> None:
+    """A harness may build on another one, which it then requires; packs of stages, targets and commands stand alone."""
     own = {path.parent.name for path in pack.glob("src/*/__init__.py")}
+    if pack in HARNESSES:
+        own |= brought_by(project(pack)["dependencies"]) & {f"briquette_{harness.name}" for harness in HARNESSES}
     bad = [
         (path, line, name)
         for path in sources(pack, ".py")

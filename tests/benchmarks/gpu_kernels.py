@@ -46,13 +46,15 @@ def median_ms(work: Any) -> float:
 def run_field(x: Any, eb: float, preset: str) -> tuple[float, float, float, float, int]:
     """Return (ratio, compress GB/s, decompress GB/s, largest error over bound, outliers)."""
     archive = bq.compress_on_device(x, eb, pipeline=preset)
-    restored = cp.asarray(archive.decompress())
+    restored = cp.asarray(archive.decompress()).reshape(x.shape)
     error = float(cp.abs(x.astype(cp.float64) - restored.astype(cp.float64)).max())
     run = archive._run
     program, back = (run.program(p.steps[0], p.direction) for p in (run.plan.forward, run.plan.inverse))
     session = run.target.session(archive.source.flat)
     count = archive.source.flat.size
-    forward = GroupRun(RunRecord(), count, run.plan.chunk, 1, Bound(eb))
+    of = run.lengths.stretch(x.shape)
+    coded = run.lengths.elements(run.graph.sinks[0], of)
+    forward = GroupRun(RunRecord(), count, run.plan.chunk, 1, Bound(eb), stretch=of, coded=coded)
     outliers = sum(int(r.get("outliers") or 0) for r in archive.record.results.values())
     keep: list[Any] = []
 
@@ -60,7 +62,7 @@ def run_field(x: Any, eb: float, preset: str) -> tuple[float, float, float, floa
         keep[:] = [program.enqueue(session, archive.source.flat, forward)]
 
     out = run.target.memory.empty(count, archive.source.dtype, archive.source.flat)
-    inverse = GroupRun(archive.record, count, run.plan.chunk, 1, out=out)
+    inverse = GroupRun(archive.record, count, run.plan.chunk, 1, out=out, stretch=of, coded=coded)
 
     def decompress() -> None:
         keep[:] = [back.enqueue_inverse(session, archive._values, inverse)]
@@ -88,7 +90,7 @@ def main() -> None:
         f"{'decomp':>6} {'proto':>6} {'frac':>5} {'err/eb':>7} outliers"
     )
     for field in args.names or fields.DEFAULT_SHAPES:
-        x = fields.make(field, xp=cp).reshape(-1)
+        x = fields.make(field, xp=cp)
         low, high = float(x.min()), float(x.max())
         with tempfile.NamedTemporaryFile(suffix=".f32") as file:
             if args.prototype:

@@ -1,6 +1,6 @@
-"""Host table: fused, staged and NumPy runs of `fast` beside the one-lane prototype, in one run.
+"""Host table: fused, staged and NumPy runs of a preset beside the one-lane prototype, in one run.
 
-    python tests/benchmarks/host_speed.py --fields fields.py [--prototype one_lane_host.cpp] [--rounds 7]
+    python tests/benchmarks/host_speed.py --fields fields.py [--prototype one_lane_host.cpp] [--pipeline fast] [--rounds 7]
 
 A 64 MB smooth field (turb3d, 256^3 float32), an absolute bound of 0.008 (ratio about 4.6), `out=` preallocated. Rounds
 are interleaved, so that what else the machine does meets all alike; medians are printed, with the lowest and highest.
@@ -53,6 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fields", type=Path, required=True, help="the module that makes the field")
     parser.add_argument("--prototype", type=Path, help="the prototype's source; left out: no comparison")
+    parser.add_argument("--pipeline", default="fast", help="a preset (default: fast)")
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     fields = load_fields(args.fields)
@@ -66,7 +67,7 @@ def main() -> None:
         x.tofile(field)
         if args.prototype:
             subprocess.run(["g++", *FLAGS, args.prototype, "-o", program], check=True)
-        cases = [("", x, bytes(bq.compress(x, EB))), (", 1 % NaN", holes, bytes(bq.compress(holes, EB)))]
+        cases = [(name, d, bytes(bq.compress(d, EB, pipeline=args.pipeline))) for name, d in (("", x), (", 1 % NaN", holes))]
         for _ in range(args.rounds):
             if args.prototype:
                 one = prototype_rates(program, field)
@@ -79,7 +80,7 @@ def main() -> None:
                     options = {"target": target, "fusion": fusion, "threads": threads}
                     comp, decomp = found.setdefault(label + suffix, ([], []))
                     for _ in range(runs):
-                        comp.append(rate(x, lambda d=data, o=options: bq.compress(d, EB, out=out, **o)))
+                        comp.append(rate(x, lambda d=data, o=options: bq.compress(d, EB, pipeline=args.pipeline, out=out, **o)))
                         decomp.append(rate(x, lambda a=archive, o=options: bq.decompress(a, out=back, **o)))
     target = choose_target("host")
     print(f"{platform.processor() or platform.machine()}, {target.describe().get('compiler', '') if target else ''}")

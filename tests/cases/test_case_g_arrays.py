@@ -13,6 +13,7 @@ from casekit import FUSED, PRESETS, REFERENCE
 import briquette as bq
 from briquette_bitpack.plainrate import PlainRate
 from briquette_lorenzo.lorenzo1d import Lorenzo1D
+from briquette_quantize.linear import LinearQuantizer
 
 
 def grid(rows: int, columns: int, dtype: str = "float32") -> np.ndarray:
@@ -142,15 +143,15 @@ class Bfloat16:
 
 STRUCTURED = np.zeros(8, [("u", "f4"), ("v", "f4")])
 REFUSED = {
-    "float16": (np.zeros(8, np.float16), "float16", "astype(numpy.float32)"),
     "longdouble": (np.zeros(8, np.longdouble), np.dtype(np.longdouble).name, "astype(numpy.float64)"),
-    "complex64": (np.zeros(8, np.complex64), "complex64", "x.real and x.imag"),
-    "complex128": (np.zeros(8, np.complex128), "complex128", "x.real and x.imag"),
-    "bool": (np.zeros(8, bool), "bool", "astype(numpy.uint8)"),
+    "complex64": (np.zeros(8, np.complex64), "complex64", "x.view(numpy.float32)"),
+    "complex128": (np.zeros(8, np.complex128), "complex128", "x.view(numpy.float64)"),
     "object": (np.array([1.0, 2.0], object), "object", "astype(numpy.float64)"),
     "structured": (STRUCTURED, "u, v", "fields apart"),
     "masked": (np.ma.masked_less(np.arange(8.0), 3), "masked", "x.filled(value)"),
+    "clongdouble": (np.zeros(8, np.clongdouble), np.dtype(np.clongdouble).name, "x.real and x.imag"),
     "datetime64": (np.zeros(8, "M8[s]"), "datetime64[s]", "view(numpy.int64)"),
+    "timedelta64": (np.zeros(8, "m8[s]"), "timedelta64[s]", "view(numpy.int64)"),
     "text": (np.array(["a"]), "<U1", "supported are"),
     "a list": ([1.0, 2.0], "list", "numpy.asarray(x)"),
     "None": (None, "NoneType", "numpy.asarray(x)"),
@@ -169,14 +170,15 @@ def test_g5_refused_by_name_with_the_remedy(name: str) -> None:
 
 def test_g5_a_dtype_from_another_library() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    with pytest.raises(bq.BriquetteError, match=r"bfloat16.*astype\(numpy\.float32\)"):
-        bq.compress(np.zeros(8, ml_dtypes.bfloat16), 1e-3)
+    with pytest.raises(bq.BriquetteError, match=r"float8_e5m2.*astype\(numpy\.float32\)"):
+        bq.compress(np.zeros(8, ml_dtypes.float8_e5m2), 1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
-def test_g5_integers_have_no_quantizer(dtype: str) -> None:
-    with pytest.raises(bq.BriquetteError, match=rf"float32 or float64 values, not {dtype}; convert"):
-        bq.compress(np.arange(8).astype(dtype), 1e-3)
+def test_g5_a_quantizer_with_a_code_type_is_for_floating_point(dtype: str) -> None:
+    pipe = bq.chain(LinearQuantizer(code_type="int32"), PlainRate(segment=32))
+    with pytest.raises(bq.BriquetteError, match=rf"float64 values, not {dtype}; integers go to"):
+        pipe.compress(np.arange(8).astype(dtype), 1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint16", "int32", "uint32", "int64", "uint64"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hostile.archives import DTYPES, PRESETS, field, pipeline, sound
+from hostile.archives import DTYPES, SEGMENTED, field, pipeline, sound
 from hostile.campaigns import TARGETS
 from hostile.guard import SLACK
 
@@ -48,7 +48,7 @@ def bomb(preset: str, dtype: str, kept: str) -> bytes:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kept", ["none", "every", "second"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", SEGMENTED)
 def test_memory_is_bounded_by_what_the_tables_can_hold(preset: str, dtype: str, kept: str, target: str, fusion: str) -> None:
     data = bomb(preset, dtype, kept)
     holds = CHUNKS * CHUNK * np.dtype(dtype).itemsize

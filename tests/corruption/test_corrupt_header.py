@@ -92,7 +92,7 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Fields], None], str]] = {
     "predictor for coder": (renamed(CODER, "briquette-lorenzo:lorenzo-1d"), "the pipeline needs a stream one"),
     "other coder": (renamed(CODER, "briquette-bitpack:adaptive-bitplane"), "cannot|damaged|need"),
     "zigzag for quantizer": (renamed(QUANTIZER, "briquette-transforms:zigzag"), "cannot decode|unknown nodes"),
-    "data of another type": (lambda f: f.update(d="int32"), "takes float32 or float64 values, not int32"),
+    "data of another type": (lambda f: f.update(d="int32"), "takes float16, bfloat16, float32 or float64 values, not int32"),
     "data of wider values": (lambda f: f.update(d="float64"), "cannot|damaged|need"),
     # the edges
     "a cycle": (

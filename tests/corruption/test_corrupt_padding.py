@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hostile.archives import EB, PRESETS, Sound, field, sound
+from hostile.archives import EB, SEGMENTED, Sound, field, sound
 from hostile.campaigns import TARGETS
 
 import briquette
@@ -35,7 +35,7 @@ def refused(data: bytes, at: int, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", SEGMENTED)
 def test_padding_after_the_widths_of_segments(preset: str, target: str) -> None:
     data = archive_of(preset, "float32-none").data
     for byte in (2, 3):  # the last chunk has 37 elements, two segments of 32

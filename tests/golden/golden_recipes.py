@@ -112,6 +112,26 @@ def big_endian() -> Array:
     return sun().astype(">f8")
 
 
+def gravity() -> Array:
+    """Gravity anomalies, float64, 2-D: neither axis is a multiple of a tile's edge; 3 chunks of the array, 4 of tiles."""
+    field: Array = np.load(ROOT / "tests/data/geophysics_gravity_asia_f64.npy")[:61, :333]
+    return field
+
+
+def aquifer() -> Array:
+    """Concentrations, float32, 4-D: a batch of 3-D fields."""
+    field: Array = np.load(ROOT / "tests/data/groundwater_conc_mnw_f32.npy")[:3, :, :41, :30]
+    return field
+
+
+def holes() -> Array:
+    """Sea-surface temperature as 3-D, with NaN, infinities and values that no code holds among it."""
+    field = np.nan_to_num(sea().reshape(8, 30, 60), nan=1e30)
+    field[::3, 7, ::5] = np.nan
+    field[2, 3:9, 11:50] = np.inf
+    return field
+
+
 QUANTIZER, INT16 = ("linear-quantizer", {}), ("linear-quantizer", {"code_type": "int16"})
 #: one stream of codes into two coders: edges, three sinks
 FAN_OUT: Final = """
@@ -196,6 +216,16 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "lossless-int16": Recipe(
         lambda: (np.arange(9000) % 251 - 125).astype(np.int16), chain(("lorenzo-1d", {}), ("plain-rate", {})), None
     ),
+    "archive-float32": Recipe(sea, "archive", 1e-3, "rel"),
+    "archive-float64": Recipe(sun, "archive", 1e-3, "rel"),
+    "run-length-huffman-uint16": Recipe(
+        lambda: (np.arange(20_000) ** 2 // 500_000 % 300).astype(np.uint16),
+        chain(("run-length", {}), ("huffman", {"contexts": 2})),
+        None,
+    ),
+    "lossless-huffman-int64": Recipe(
+        lambda: np.where(np.arange(9000) % 7 < 3, 0, (np.arange(9000, dtype=np.int64) - 4000) ** 3), chain(("huffman", {})), None
+    ),
     "adaptive-float32": Recipe(sea, "adaptive", 1e-3, "rel"),
     "adaptive-float64": Recipe(sun, "adaptive", 1e-3, "rel"),
     "adaptive-apart-float32": Recipe(sea, APART, 0.05),
@@ -219,4 +249,26 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "raw-big-endian": Recipe(lambda: big_endian()[50, 40:60], "fast", 1e-3, raw=True),
     "raw-empty": Recipe(lambda: np.empty((3, 0, 2), np.float32), "fast", 1e-3, raw=True),
     "raw-scalar": Recipe(lambda: np.array(1.25), "fast", 1e-3, raw=True),
+    "tiled-float32": Recipe(sea, "tiled", 1e-3, "rel"),
+    "tiled-float64": Recipe(sun, "tiled", 1e-3, "rel"),
+    "tiled-outlier-float32": Recipe(sea, "tiled-outlier", 1e-3, "rel"),
+    "tiled-outlier-float64": Recipe(gravity, "tiled-outlier", 1e-4, "rel"),
+    "tiled-fixed-float32": Recipe(aquifer, "tiled-fixed", 1e-2, "rel"),
+    "tiled-fixed-float64": Recipe(sun, "tiled-fixed", 1e-3, "rel"),
+    "tiled-4d-float32": Recipe(aquifer, "tiled", 0.5),
+    "tiled-holes-float32": Recipe(holes, "tiled", 1e-2),
+    "tiled-1d-float32": Recipe(lambda: sea().reshape(-1), "tiled", 1e-3, "rel"),
+    "tiled-adaptive-float64": Recipe(
+        gravity, chain(QUANTIZER, ("tile-order", {}), ("adaptive-lorenzo", {}), ("outlier", {})), 0.5
+    ),
+    "lossless-tiled-uint16": Recipe(
+        lambda: (np.arange(90 * 70) % 1009 * 61).astype("u2").reshape(90, 70),
+        chain(("tile-order", {"axes": 1}), ("tiled-lorenzo", {"axes": 1}), ("outlier", {"segment": 64})),
+        None,
+    ),
+    "outlier-int16-float32": Recipe(sea, chain(INT16, ("lorenzo-1d", {"region": 32}), ("outlier", {})), 2e-4),
+    "outlier-wide-float64": Recipe(
+        lambda: np.arange(9000) % 97 / 64 + 2.0**40, chain(QUANTIZER, ("lorenzo-1d", {}), ("outlier", {"segment": 256})), 0.01
+    ),
+    "lorenzo-nd-float64": Recipe(gravity, chain(QUANTIZER, ("lorenzo-nd", {}), ("plain-rate", {})), 1e-3, "rel"),
 }

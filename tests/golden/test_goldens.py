@@ -50,7 +50,7 @@ def way(request: pytest.FixtureRequest) -> tuple[str, str]:
 def test_the_list_is_whole() -> None:
     assert set(ENTRIES) == set(RECIPES)
     assert {path.stem for path in ARCHIVES.glob("*.brq")} == set(ENTRIES)
-    presets = ("fast", "planes", "zigzag", "adaptive")
+    presets = ("fast", "planes", "zigzag", "adaptive", "archive", "tiled", "tiled-outlier", "tiled-fixed")
     assert {f"{preset}-{dtype}" for preset in presets for dtype in ("float32", "float64")} <= set(CODED)
     assert sum(path.stat().st_size for path in ARCHIVES.iterdir()) < 1_000_000
 

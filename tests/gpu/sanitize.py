@@ -1,6 +1,6 @@
 """A small workload for compute-sanitizer: every preset, both directions, all residues of a small size, values kept aside.
 
-    compute-sanitizer --tool memcheck python tests/gpu/sanitize.py     (also racecheck, synccheck, initcheck)
+compute-sanitizer --tool memcheck python tests/gpu/sanitize.py     (also racecheck, synccheck, initcheck)
 """
 
 from __future__ import annotations

@@ -61,12 +61,31 @@ def test_pytorch_and_dlpack() -> None:
     assert bytes(bq.compress(tensor.requires_grad_(), 1e-3)) == archive.to_bytes()
 
 
+def test_tensors_of_16_bits() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("ml_dtypes")
+    x = torch.from_numpy(walk(50_000)).cuda().reshape(100, 500) / 8
+    for dtype in (torch.float16, torch.bfloat16):
+        tensor = x.to(dtype)
+        archive = bq.compress_on_device(tensor, 1e-1)
+        assert archive.dtype == str(dtype).removeprefix("torch.")
+        back = torch.zeros_like(tensor)
+        assert archive.decompress(out=back) is back
+        assert float((back.double() - tensor.double()).abs().max()) <= 1e-1
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            moved = tensor.clone()
+        assert bytes(bq.compress(moved, 1e-1)) == archive.to_bytes()
+
+
 def test_strided_and_foreign_dtypes_are_refused_with_a_remedy() -> None:
     x = cupy.zeros((100, 100), cupy.float32)
     with pytest.raises(UnsupportedInput, match="not C-contiguous; copy it first"):
         bq.compress(x.T[1:], 1e-3)
-    with pytest.raises(BriquetteError, match="float16"):
-        bq.compress(x.astype(cupy.float16), 1e-3)
+    with pytest.raises(BriquetteError, match="complex64"):
+        bq.compress(x.astype(cupy.complex64), 1e-3)
+    with pytest.raises(BriquetteError, match=r"x\.view\(uint8\)"):
+        bq.compress(x != 0, 1e-3)
 
 
 def test_a_named_target_brings_device_arrays_over() -> None:

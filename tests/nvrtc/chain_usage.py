@@ -8,17 +8,13 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
-from nvrtc import Nvrtc
 
 import briquette as bq
 from briquette import discovery, sources
 from briquette.planner import chain_members
+from briquette_conformance.nvrtc import Nvrtc
 from briquette_warp.chain import Composition
 from briquette_warp.cuda_program import CudaProgram
 
@@ -35,6 +31,9 @@ def chains() -> dict[str, tuple[bq.Pipeline, str]]:
         "adaptive int32": (bq.chain(selector, stage("plain-rate")), "int32"),
         "adaptive, planes float32": (bq.chain(head, selector, planes), "float32"),
         "adaptive, zigzag float32": (bq.chain(head, selector, stage("zigzag"), planes), "float32"),
+        "tiled float32": (bq.Pipeline.from_preset("tiled"), "float32"),
+        "tiled float64": (bq.Pipeline.from_preset("tiled"), "float64"),
+        "tiled-outlier float32": (bq.Pipeline.from_preset("tiled-outlier"), "float32"),
         "adaptive, tiles apart float32": (bq.chain(head, selector, stage("plain-rate"), sides=False), "float32"),
     }
 

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-
-from nvrtc import Nvrtc
 
 import briquette as bq
 from briquette import sources
 from briquette.planner import chain_members
 from briquette.target import Target
+from briquette_conformance.nvrtc import Nvrtc
 from briquette_warp.harness import WarpHarness
 
 

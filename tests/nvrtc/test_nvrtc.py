@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,39 @@ ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 CODES = ("int16", "uint16", "int32", "uint32", "int64", "uint64")
 WIDE = ("1x256", "8x32", "32x8")
 NARROW = ("1x32", "8x4", "32x1")
+LINEAR = ("float16 int32", "bfloat16 int32", "float32 int32", "float64 int64")
 EXPECTED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
-    ("linear-quantizer", "auto"): (("float32 int32", "float64 int64"), ("1x32", "1x4")),
-    ("linear-quantizer", "int16"): (("float32 int16", "float64 int16"), ("1x32", "1x4")),
+    ("integer-quantizer", ""): (
+        ("int8 int16", "uint8 int16", *(f"{c} {c.removeprefix('u')}" for c in CODES)),
+        ("1x32", "1x4"),
+    ),
+    ("linear-quantizer", "auto"): (LINEAR, ("1x32", "1x4")),
+    ("linear-quantizer", "int16"): (tuple(f"{f} int16" for f in ("float16", "bfloat16", "float32", "float64")), ("1x32", "1x4")),
+    ("linear-quantizer", "int32"): (tuple(f"{f} int32" for f in ("float16", "bfloat16", "float32", "float64")), ("1x32", "1x4")),
     ("adaptive-lorenzo", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
+    ("log-quantizer", ""): (("float32 int32", "float64 int64"), ("1x32", "1x4")),
+    ("in-place-quantizer", ""): (
+        ("float16 int16", "bfloat16 int16", "float32 int32", "float64 int64"),
+        ("1x32", "1x4"),
+    ),
+    ("in-place-log-quantizer", ""): (("float32 int32", "float64 int64"), ("1x32", "1x4")),
+    ("masked-quantizer", "auto"): (LINEAR, ("1x32", "1x4")),
+    ("masked-quantizer", "auto1e+20"): (LINEAR, ("1x32", "1x4")),
+    ("masked-log-quantizer", ""): (("float32 int32", "float64 int64"), ("1x32", "1x4")),
+    ("masked-log-quantizer", "1e+20"): (("float32 int32", "float64 int64"), ("1x32", "1x4")),
+    ("forward-fill", "256"): (tuple(f"{c} {c}" for c in CODES[::2]), WIDE),
     ("lorenzo-1d", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE),
+    ("lorenzo-1d", "1024"): (tuple(f"{c} {c}" for c in CODES), ("32x32",)),
     ("lorenzo-1d", "32"): (tuple(f"{c} {c}" for c in CODES), NARROW),
     ("lorenzo-1d", "8"): (tuple(f"{c} {c}" for c in CODES), ("1x32", "8x1")),
     ("zigzag", ""): (tuple(f"{c} u{c}" for c in CODES[::2]), NARROW),
+    ("negabinary", ""): (tuple(f"{c} u{c.lstrip('u')}" for c in CODES), NARROW),
     ("plain-rate", "32"): (tuple(f"{c} {c}" for c in CODES), NARROW),
     ("plain-rate", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
     ("adaptive-bitplane", "32"): (tuple(f"{c} {c}" for c in CODES), NARROW),
+    ("tiled-lorenzo", "0"): (tuple(f"{c} {c}" for c in CODES), ("1x64", "8x8", "32x2")),
+    ("outlier", "32"): (tuple(f"{c} {c}" for c in CODES), NARROW),
+    ("outlier", "64"): (tuple(f"{c} {c}" for c in CODES), ("1x64", "8x8", "32x2")),
     ("adaptive-bitplane", "256"): (tuple(f"{c} {c}" for c in CODES), WIDE[1:]),
 }
 
@@ -71,19 +92,6 @@ SPILLS = """
 """
 
 
-@pytest.fixture(scope="module")
-def nvrtc_python(repo_root: Path) -> Path:
-    if sys.platform != "linux":
-        pytest.skip(f"NVRTC's wheels are for Linux, not {sys.platform}")
-    named = os.environ.get("BRIQUETTE_NVRTC_VENV")
-    python = Path(repo_root, named or ".venv-nvrtc", "bin", "python")
-    if not python.exists():
-        if named:
-            pytest.fail(f"BRIQUETTE_NVRTC_VENV names {named}, which has no bin/python", pytrace=False)
-        pytest.skip("no .venv-nvrtc with NVRTC in it: run make test-nvrtc once")
-    return python
-
-
 def report(python: Path, repo_root: Path, *options: str, path: Path | None = None) -> tuple[int, str, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     if path is not None:
@@ -93,14 +101,23 @@ def report(python: Path, repo_root: Path, *options: str, path: Path | None = Non
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_policy_compiles_at_every_geometry(nvrtc_python: Path, repo_root: Path, tmp_path: Path) -> None:
     made = tmp_path / "report.json"
     status, out, errors = report(nvrtc_python, repo_root, "--variants", "tests/nvrtc/variants.json", "--json", str(made))
     print(out)
     assert status == 0, errors
     found = json.loads(made.read_text(encoding="utf-8"))
-    assert (found["problems"], found["left_out"]) == ([], [])
+    assert found["problems"] == []
+    left_out = {line.partition(" of ")[0] for line in found["left_out"]}
+    assert {
+        "bit-shuffle",
+        "chunk-difference",
+        "difference",
+        "lorenzo-nd",
+        "tile-order",
+    } <= left_out  # which are for another harness, or for none
+    assert not left_out & {stage for stage, _ in EXPECTED}
     assert "-fmad=false" in found["flags"]
     assert not [flag for flag in found["flags"] if "fast" in flag]
     seen = [key(result) for result in found["results"]]
@@ -121,6 +138,7 @@ def test_every_policy_compiles_at_every_geometry(nvrtc_python: Path, repo_root: 
             assert result["elements"] > 32 or usage["spill_stores"] == usage["spill_loads"] == usage["stack"] == 0, result
 
 
+@pytest.mark.thorough
 def test_kernels_of_chains_with_a_selector_stay_in_registers(nvrtc_python: Path, repo_root: Path) -> None:
     """Four blocks of 256 lanes share a multiprocessor's registers where codes have 32 bits, two or three where they have 64."""
     script = repo_root / "tests" / "nvrtc" / "chain_usage.py"
@@ -129,11 +147,28 @@ def test_kernels_of_chains_with_a_selector_stay_in_registers(nvrtc_python: Path,
     done = subprocess.run(command, cwd=repo_root, env=environment, text=True, capture_output=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr
     found = [u for u in json.loads(done.stdout) if u["kernel"] in ("briquette_forward", "briquette_inverse")]
-    assert len(found) == 6 * 2 * len(ARCHITECTURES)
+    assert len(found) == 9 * 2 * len(ARCHITECTURES)
     for usage in found:
         wide = "float64" in usage["chain"]
-        assert usage["spill_stores"] + usage["spill_loads"] <= (256 if wide else 0), usage
+        few = 16 if usage["chain"].startswith("tiled") else 0  # a word or two of a lane, on sm_100
+        assert usage["spill_stores"] + usage["spill_loads"] <= (256 if wide else few), usage
         assert usage["registers"] <= (128 if wide else 64), usage
+
+
+@pytest.mark.thorough
+def test_kernels_on_chunks_stay_in_registers(nvrtc_python: Path, repo_root: Path) -> None:
+    """Four blocks of 256 lanes share a multiprocessor's registers and its shared memory."""
+    script = repo_root / "tests" / "nvrtc" / "chunk_usage.py"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    command = [str(nvrtc_python), str(script), *ARCHITECTURES]
+    done = subprocess.run(command, cwd=repo_root, env=environment, text=True, capture_output=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stderr
+    found = [u for u in json.loads(done.stdout) if u["kernel"] in ("briquette_forward", "briquette_inverse")]
+    assert len(found) >= 4 * 2 * len(ARCHITECTURES)
+    for usage in found:
+        assert usage["spill_stores"] + usage["spill_loads"] == 0, usage
+        assert usage["registers"] <= 64, usage
+        assert usage["shared"] + 32768 + 1024 <= 57 * 1024, usage  # of 228 KiB
 
 
 def key(result: dict[str, Any]) -> tuple[str, ...]:

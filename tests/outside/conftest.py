@@ -1,4 +1,4 @@
-"""Two packs that are not briquette's: their wheels, and the wheels installed where the tests' own process finds them."""
+"""Packs that are not briquette's: their wheels, and the wheels installed where the tests' own process finds them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def outside(outside_wheels: list[Path], once: Callable[[str, Callable[[Path], No
         patch.syspath_prepend(str(folder / "packages"))
         with discovery.use(discovery.Registry.scan()) as registry:
             yield registry
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("acme_coder", "acme_difference2")]:
+    theirs = {path.parent.name for path in PACKS.glob("*/src/*/__init__.py")}
+    for name in [name for name in sys.modules if name.partition(".")[0] in theirs]:
         del sys.modules[name]
 
 

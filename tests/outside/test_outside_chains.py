@@ -7,7 +7,6 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -206,16 +205,6 @@ def test_two_packs_share_a_helper_name_in_one_translation_unit(outside_sources: 
     assert sum(bool(re.search(r"\bT minus\(T a, T b\) \{", text)) for text in texts) == 2
     plan = pipeline(BOTH).plan("float32", "host", "auto")
     assert (plan.forward.launches, plan.inverse.launches) == (1, 1)
-
-
-def test_the_guide_shows_the_pack_as_it_is(repo_root: Path) -> None:
-    guide = (repo_root / "docs" / "guide.md").read_text()
-    blocks = re.findall(r"<!-- from (\S+) -->\n```\w+\n(.*?)```", guide, re.DOTALL)
-    assert len(blocks) >= 4
-    for name, text in blocks:
-        source = (repo_root / "tests/outside/packs/acme-difference2" / name).read_text()
-        for part in text.split("    ...\n"):
-            assert part.strip("\n") in source, f"docs/guide.md shows a {name} that is not the pack's:\n{part}"
 
 
 def test_presets_and_toml_round_trips(outside: Any) -> None:

@@ -11,10 +11,16 @@ import numpy as np
 import pytest
 
 import briquette as bq
+from briquette import bounds
+from briquette.harness import GroupRun
 from briquette.params import Scalar
-from briquette.ports import Chunked, PortType, PortValue
+from briquette.planner import chain_members
+from briquette.ports import Chunked, PortType, PortValue, Scratch
+from briquette.record import RunRecord
 from briquette.selection import choose_target
 from briquette.stage import Scope
+from briquette_warp.chain import Composition
+from briquette_warp.emulated import EmulatedProgram
 
 HEADER = """
 #pragma once
@@ -117,3 +123,29 @@ def test_padded_params_and_no_metadata(n: int) -> None:
     assert np.array_equal(coded.words, expected)
     back: Any = run.inverse(values, record, n, 1, np.full(n, -1, np.int32))
     assert np.array_equal(back, codes)
+
+
+@pytest.mark.usefixtures("_header")
+@pytest.mark.parametrize(("eb", "mode"), [(1e-2, "abs"), (1e-3, "rel")])
+def test_parameters_behind_a_head_that_resolves_its_own_on_a_device(eb: float, mode: str) -> None:
+    """The CUDA kernels, in the emulator: the block of parameters holds those of all members, not only the head's."""
+    pipe = bq.chain("linear-quantizer", Shift(by=1 << 20), "plain-rate")
+    x = np.sin(np.arange(9000) / 40).astype(np.float32)
+    staged = pipe.executable("float32", "numpy", "off")
+    _, expected = staged.forward(x, bq.Bound(eb, mode), 1)
+    plan, target = staged.plan, choose_target("host")
+    assert target is not None
+    programs = {}
+    for direction in ("forward", "inverse"):
+        members = tuple(chain_members(plan.graph, plan.types, plan.graph.order, direction))
+        programs[direction] = EmulatedProgram(Composition(members, plan.chunk), direction, target)
+    chunks, record = -(-x.size // plan.chunk), RunRecord()
+    sink = Scratch(np.zeros(chunks, np.uint32), np.zeros(chunks * 2 * plan.chunk, np.uint32))
+    values = programs["forward"].forward(x, GroupRun(record, x.size, plan.chunk, 1, bq.Bound(eb, mode), lambda: sink))
+    coded, reference = values["plain-rate", "out"], expected["plain-rate", "out"]
+    assert isinstance(coded, Chunked)
+    assert isinstance(reference, Chunked)
+    assert np.array_equal(coded.words, reference.words)
+    out = np.full_like(x, -77)
+    programs["inverse"].inverse(values, GroupRun(record, x.size, plan.chunk, 1, out=out))
+    assert bounds.compare(x, out, bounds.resolve(bq.Bound(eb, mode), x)).ok

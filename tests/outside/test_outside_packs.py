@@ -1,4 +1,4 @@
-"""Two packs from outside beside briquette's wheels, in an environment of their own: what a user of them meets.
+"""Packs from outside beside briquette's wheels, in an environment of their own: what a user of them meets.
 
 One environment serves all tests: `story` does everything once, in order, and each test judges a part of it.
 """
@@ -133,11 +133,18 @@ def named(found: list[dict[str, Any]], key: str = "name") -> dict[str, dict[str,
 
 def test_packs_and_what_they_register_are_listed(story: dict[str, Any]) -> None:
     packs = named(story["packs"], "distribution")
-    for pack, version in (("acme-difference2", "1.2.0"), ("acme-coder", "0.3.1")):
+    for pack, version in (("acme-difference2", "1.2.0"), ("acme-coder", "0.3.1"), ("acme-warp", "0.1.0")):
         assert (packs[pack]["version"], packs[pack]["state"]) == (version, "loaded")
     assert {"second-order", "byte-granular"} <= set(named(story["presets"]))
     stages, alone = named(story["stages"]), named(story["alone"])
-    assert set(stages) - set(alone) == {"difference2", "power2-quantizer", "byte-coder"}
+    assert set(stages) - set(alone) == {
+        "difference2",
+        "power2-quantizer",
+        "byte-coder",
+        "warp-difference",
+        "warp-lift",
+        "warp-planes",
+    }
     assert all(stages[name] == alone[name] for name in alone)
     assert (stages["difference2"]["role"], stages["difference2"]["span"]) == ("region-local", 128)
     assert (stages["byte-coder"]["role"], stages["byte-coder"]["pack"]) == ("segment-codec", "acme-coder")

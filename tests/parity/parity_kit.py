@@ -28,7 +28,9 @@ PRESETS: Final[Mapping[str, tuple[str, ...]]] = {
     "adaptive": ("linear-quantizer", "adaptive-lorenzo", "plain-rate"),
 }
 #: groups of which some nodes run as NumPy when staged: those that the modes of tiles go from and to
-TIED: Final[Mapping[tuple[str, ...], frozenset[str]]] = {PRESETS["adaptive"]: frozenset({"adaptive-lorenzo", "plain-rate"})}
+TIED: Final[Mapping[tuple[str, ...], frozenset[str]]] = {
+    (head, *PRESETS["adaptive"][1:]): frozenset(PRESETS["adaptive"][1:]) for head in ("linear-quantizer", "log-quantizer")
+}
 
 
 class Way(NamedTuple):

@@ -113,7 +113,7 @@ def runs(run: Executable, x: NDArray[Any]) -> dict[Literal["forward", "inverse"]
 
 @pytest.mark.serial
 @pytest.mark.parametrize("fusion", ["off", "auto"])
-@pytest.mark.parametrize("name", ["fast", "zigzag"])
+@pytest.mark.parametrize("name", ["fast", "zigzag", "chunked", "packed-widths"])
 def test_the_allocator_sees_the_peak_of_the_plan(name: str, fusion: str) -> None:
     x = walk(COUNT)
     slack = x.nbytes // 8  # offsets and side streams, which are no streams of elements

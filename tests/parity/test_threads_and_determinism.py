@@ -27,7 +27,7 @@ n = 70000
 x = (np.sin(np.arange(n) / 40) + np.arange(n) % 7 / 50).astype(np.float32)
 x[[5, 9000, 9001, 9002, 60000]] = np.nan, np.inf, np.inf, np.inf, 3e37
 said = {}
-for preset in ("fast", "planes", "zigzag", "adaptive"):
+for preset in ("fast", "planes", "zigzag", "adaptive", "archive"):
     for target, fusion in (("numpy", "auto"), ("host", "off"), ("host", "auto")):
         made = bq.compress_run(x, 4e-3, pipeline=preset, target=target, fusion=fusion, threads=3)
         assert not made.raw

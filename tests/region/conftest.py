@@ -47,7 +47,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
         return digest(self, k)
 
     def watched(self: Executable, sinks: Mapping[Any, Any], record: Any, count: int, *rest: Any) -> Any:
-        found.decoded.append(count)
+        found.decoded.append(count if isinstance(count, int) else count.count)
         return inverse(self, sinks, record, count, *rest)
 
     monkeypatch.setattr(Blocks, "_digest", counted)

@@ -209,7 +209,9 @@ def test_device_archives_cut_their_values(work: Any) -> None:
     pipe = bq.Pipeline.from_preset("fast")
     run = pipe.executable("float32", "numpy")
     record, values = run.forward(x.reshape(-1), bq.Bound(1e-2), 1)
-    device: Any = SimpleNamespace(plan=run.plan, inverse=run.inverse, target=SimpleNamespace(memory=_Memory()))
+    device: Any = SimpleNamespace(
+        plan=run.plan, lengths=run.lengths, inverse=run.inverse, target=SimpleNamespace(memory=_Memory())
+    )
     source: Any = SimpleNamespace(flat=x.reshape(-1), shape=x.shape, dtype="float32")
     archive = DeviceArchive(pipe, source, None, record, device, values)
     whole = archive.decompress()

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
         decompress,
         decompress_run,
         info,
-        max_archive_bytes,
         verify,
     )
+    from .archived import max_archive_bytes
     from .declare import FusedOp, FusionAccess, FusionSpec
     from .errors import BriquetteError
     from .on_device import DeviceArchive, compress_on_device
@@ -46,7 +46,6 @@ _LAZY: Final = {
             "decompress",
             "decompress_run",
             "info",
-            "max_archive_bytes",
             "verify",
         ),
         "api",
@@ -54,6 +53,7 @@ _LAZY: Final = {
     **dict.fromkeys(("DeviceArchive", "compress_on_device"), "on_device"),
     **dict.fromkeys(("FusedOp", "FusionAccess", "FusionSpec"), "declare"),
     "BriquetteError": "errors",
+    "max_archive_bytes": "archived",
     "ParamStruct": "params",
     **dict.fromkeys(("Pipeline", "chain"), "pipeline"),
     "Plan": "plan",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,27 +14,25 @@ from numpy.typing import NDArray
 
 from . import discovery, tuning
 from .archive import Archive, ArchiveWriter, ByteRoom, ChunkedSink, ChunkedView, raw_size, write_raw
-from .archive.layout import RAW_CHUNK, stream_table_bytes
 from .archived import header_for, pipeline_of
-from .arrays import Source, as_output, as_source, as_writable_bytes, memory_for
+from .arrays import Source, as_output, as_source, as_writable_bytes, memory_for, ordered
 from .bounds import BoundReport, compare, resolve
 from .errors import ArchiveError, BriquetteError, MissingPack, TargetUnavailable, UsageError
 from .executor import Checker, Executable
 from .fpenv import in_ieee
 from .graph import NodePort
 from .harness import Overflow, Sink
-from .pipeline import Pipeline, as_pipeline
+from .layouts import Stretch
+from .pipeline import Pipeline
 from .plan import Plan
-from .ports import Chunked, PortValue
+from .ports import Chunked, PortValue, carried, numpy_dtype
 from .record import Bound, RunRecord
 from .region import Part, select
-from .selection import check_options, placed, thread_count
+from .request import asked
+from .selection import check_options, thread_count
 
 if TYPE_CHECKING:
     from .search import Search
-
-#: bytes of an archive beyond those of its data, at most, less the checksums of large arrays (see `max_archive_bytes`)
-OVERHEAD = 1024
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class CompressResult:
 
     @property
     def eb(self) -> float | None:
-        """The absolute error bound the run resolved, None for a lossless one."""
+        """The absolute error bound the run resolved (for mode ``pwrel``, the relative one); None for a lossless run."""
         found = [state["eb"] for state in self.record.state.values() if "eb" in state]
         return float(found[0]) if found else None  # type: ignore[arg-type]
 
@@ -100,7 +98,7 @@ class VerifyReport:
     integrity : bool
         Every checksum held (otherwise `verify` raises).
     eb : float or None
-        The absolute bound the original was compared under; None without an original or a bound.
+        The bound the original was compared under, absolute but for ``pwrel``; None without an original or a bound.
     bound : BoundReport or None
         None without an original.
     """
@@ -127,17 +125,19 @@ def compress(
     allocation: str | None = None,
     threads: int | None = None,
     out: Any = None,
+    fill_value: float | Sequence[float] | None = None,
 ) -> bytes | memoryview:
     """Compress an array so that every finite value comes back within the bound.
 
     Parameters
     ----------
     x : array
-        NumPy, or anything with DLPack or ``__array__`` in host memory; any shape, memory and byte order.
+        NumPy, or anything with DLPack or ``__array__`` in host memory; any shape, memory and byte order. Integers of any width,
+        float16, bfloat16 (of ml_dtypes), float32, float64 or bool.
     eb : float, optional
-        The error bound; needed by pipelines that quantize, unless the pipeline brings one.
-    mode : {"abs", "rel"}
-        ``rel`` (alias ``noa``) is relative to the range of the finite values.
+        The error bound; floating-point data need one, or a pipeline that brings it. Integers without one come back as they are.
+    mode : {"abs", "rel", "pwrel"}
+        ``rel`` (alias ``noa``) is relative to the range of the finite values, ``pwrel`` to each value: zeros and signs stay.
     target_ratio, target_psnr : float, optional
         In place of `eb`: the ratio wanted (met within 3 %), or the PSNR in dB (within 0.5); a bound of `mode` is searched for.
         See `briquette.search`.
@@ -154,6 +154,9 @@ def compress(
         Default: BRIQUETTE_NUM_THREADS, else what the target finds best.
     out : writable buffer, optional
         Receives the archive; at least `max_archive_bytes(x)` bytes, none of them the input's.
+    fill_value : float or sequence of float, optional
+        What stands for missing values beside NaN: comes back bit for bit, and does not count in the range of ``rel``. Needs a
+        pipeline that takes fill values, such as the preset ``masked``, which takes four.
 
     Returns
     -------
@@ -171,7 +174,7 @@ def compress(
     Unreachable
         Where no bound gives the ratio or PSNR asked for; says what can be had.
     """
-    goal = {"target_ratio": target_ratio, "target_psnr": target_psnr}
+    goal = {"target_ratio": target_ratio, "target_psnr": target_psnr, "fill_value": fill_value}
     options = {"target": target, "fusion": fusion, "allocation": allocation, "threads": threads, "out": out}
     return compress_run(x, eb, mode, pipeline=pipeline, **goal, **options).archive  # type: ignore[arg-type]
 
@@ -190,20 +193,20 @@ def compress_run(
     allocation: str | None = None,
     threads: int | None = None,
     out: Any = None,
+    fill_value: float | Sequence[float] | None = None,
 ) -> CompressResult:
     """Compress as `compress` does and return the archive with its record and plan."""
     begin = time.perf_counter()
     check_options(target, fusion, allocation, threads)
-    pipe = as_pipeline(pipeline)
     goal = None
     if target_ratio is not None or target_psnr is not None:
         from . import search  # most runs have a bound, and need none of it
 
-        goal = search.goal_of(target_ratio, target_psnr, eb, pipe)
-        eb = search.PLACEHOLDER
-    bound = Bound(eb, mode) if eb is not None else pipe.bound
-    source, target = placed(x, target)
-    run = pipe.executable(source.dtype, target, fusion, allocation=allocation)
+        goal, eb = search.goal_of(target_ratio, target_psnr, eb), search.PLACEHOLDER
+    pipe, bound, source, target = asked(pipeline, eb, mode, x, target, fill_value=fill_value)
+    if goal is not None:
+        search.check_takes(goal, pipe, source.dtype)
+    run = pipe.executable(carried(source.dtype), target, fusion, allocation=allocation)
     count = thread_count(run.target, threads)
     most = raw_size(header_for(pipe, source, bound, {}))
     found: Search | None = None
@@ -211,7 +214,7 @@ def compress_run(
         room = ByteRoom(most) if out is None else None
         dest = room.array.data if room is not None else as_writable_bytes(out, most, x, source.flat)
         if goal is None:
-            tuning.once(run, source.flat, bound, count)
+            tuning.once(run, source.flat, bound, count, source.shape)
             record, view, raw = archived(run, pipe, source, bound, count, dest)
         else:
             found, (record, view, raw) = search.find(goal, mode, run, pipe, source, count, dest)
@@ -252,7 +255,8 @@ def _coded(
         run.check_bound(bound)
         return record, None
     try:
-        record, values = run.forward(source.flat, bound, threads, open_sink)
+        record, values = run.forward(source.flat, bound, threads, open_sink, source.shape)
+        of = run.lengths.stretch(source.shape)
         for (node, name), value in values.items():
             record.report(node, **{f"{name}_bytes": value.nbytes})
         if opened:
@@ -260,11 +264,11 @@ def _coded(
             written = values[sinks[0]]
             assert isinstance(written, Chunked)
             assert written.sizes is sink.sizes
-            writer.close_chunked(written.words.size, source.flat.size)
+            writer.close_chunked(written.words.size, run.lengths.elements(sinks[0], of))
         else:
             writer = ArchiveWriter(header_for(pipe, source, bound, record.state), len(sinks), out, map=mapper)
         for port in sinks[1 if opened else 0 :]:
-            add_value(writer, run, values[port], source.flat.size)
+            add_value(writer, run, values[port], run.lengths.elements(port, of))
         return record, writer.finish()
     except Overflow:
         return record, None
@@ -276,12 +280,6 @@ def add_value(writer: ArchiveWriter, run: Executable, value: Any, count: int) ->
         writer.add_chunked(value, count, run.bring)
     else:
         writer.add_stream(value, run.bring)
-
-
-def max_archive_bytes(x: Any) -> int:
-    """Return how many bytes an archive of `x` can have at most: its data, 1 KiB, and 8 for each 524,288 elements."""
-    source = as_source(x)
-    return source.nbytes + OVERHEAD + stream_table_bytes(source.flat.size, RAW_CHUNK)
 
 
 def decompress(
@@ -350,22 +348,24 @@ def decompress_run(
     check_options(target, fusion, allocation, threads)
     archive = Archive.open(blob)
     header = archive.header
-    dtype = np.dtype(header.byteorder + np.dtype(header.dtype).str[1:])
+    dtype, theirs = (ordered(name, header.byteorder) for name in (carried(header.dtype), header.dtype))
     part = select(header.shape, region, flat)
     what = "archive holds" if region is None and flat is None else "part is"
-    given = None if out is None else as_output(out, dtype, part.shape, what)
+    given = None if out is None else as_output(out, theirs, part.shape, what).view(dtype)
     if given is not None and archive.overlaps(given):
         raise UsageError("out= overlaps the archive, which would be overwritten while it is read; give other memory")
     with memory_for(part.count * dtype.itemsize, "the array to decompress"):
         if header.raw:
-            view = archive.stream(0, header.dtype)
+            view = archive.stream(0, carried(header.dtype))
             view.verify(part.begin, part.end)
             values = np.empty(part.count, dtype) if given is None else given
             values[:] = view.cut(part.begin, part.end)
             record, plan = RunRecord(), None
         else:
             values, record, plan = _decoded(archive, part, dtype, given, target, fusion, allocation, threads)
-    array = out if given is not None else _shaped(values, part.shape)
+    if theirs.kind == "b" and values.size and values.max() > 1:
+        raise ArchiveError(f"the archive decodes to {int(values.max())}, which is no truth value")
+    array = out if given is not None else _shaped(values.view(theirs), part.shape)
     seconds = time.perf_counter() - begin
     record.report("", reconstructed_bytes=values.nbytes, archive_bytes=archive.nbytes, seconds=seconds)
     discovery.hooks().run_finished(direction="inverse", record=record)
@@ -394,7 +394,7 @@ def _decoded(
     header = archive.header
     pipe = pipeline_of(header)
     try:
-        run = pipe.executable(header.dtype, target, fusion, header.chunk, allocation)
+        run = pipe.executable(carried(header.dtype), target, fusion, header.chunk, allocation)
     except UsageError as exc:
         if isinstance(exc, LookupError):
             raise  # an unknown target or mode is the caller's
@@ -402,13 +402,14 @@ def _decoded(
     count = thread_count(run.target, threads)
     first, last = part.chunks(run.plan, header.count)
     begin, end = first * header.chunk, min(last * header.chunk, header.count)
-    values, checkers = _segments(archive, run, first, last)
+    of = run.lengths.stretch(header.shape, begin, end)
+    values, checkers = _segments(archive, run, of)
     direct = given is not None and dtype.isnative and (begin, end) == (part.begin, part.end)
-    decoded = given if direct and given is not None else np.empty(end - begin, header.dtype)
+    decoded = given if direct and given is not None else np.empty(end - begin, numpy_dtype(carried(header.dtype)))
     record = RunRecord({node: dict(state) for node, state in header.state.items()})
     try:
         if first < last or not header.count:
-            run.inverse(values, record, end - begin, count, decoded, checkers)
+            run.inverse(values, record, of, count, decoded, checkers)
     except (ArchiveError, MissingPack, TargetUnavailable, MemoryError):
         raise
     except (BriquetteError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as exc:
@@ -421,10 +422,8 @@ def _decoded(
     return given, record, run.plan
 
 
-def _segments(
-    archive: Archive, run: Executable, first: int, last: int
-) -> tuple[dict[NodePort, PortValue], dict[NodePort, Checker]]:
-    """Return the sinks' values in chunks `first` to `last` - 1, and what verifies ranges of those."""
+def _segments(archive: Archive, run: Executable, of: Stretch) -> tuple[dict[NodePort, PortValue], dict[NodePort, Checker]]:
+    """Return the sinks' values in the chunks that hold a part of the array, and what verifies ranges of those."""
     header = archive.header
     sinks = run.graph.sinks
     if len(sinks) != len(archive.segments):
@@ -433,20 +432,25 @@ def _segments(
     checkers: dict[NodePort, Checker] = {}
     for index, (node, port) in enumerate(sinks):
         kind = run.plan.types[node][port]
+        begin, end, whole = run.lengths.place((node, port), of)
+        first, last = begin // header.chunk, -(-end // header.chunk)
         if kind.layout == "chunked":
             chunked = archive.chunked(index)
-            if chunked.count != header.count:
-                raise ArchiveError(f"segment {index} codes {chunked.count} elements, the array has {header.count}")
+            if chunked.count != whole:
+                raise ArchiveError(f"segment {index} codes {chunked.count} elements, {_due(whole, header.count)}")
             values[node, port] = chunked.cut(first, last)
             checkers[node, port] = partial(_verify, chunked, first)
         else:
             stream = archive.stream(index, kind.dtype)
-            if stream.count != header.count:
-                raise ArchiveError(f"segment {index} holds {stream.count} elements, the array has {header.count}")
-            begin, end = first * header.chunk, min(last * header.chunk, header.count)
+            if stream.count != whole:
+                raise ArchiveError(f"segment {index} holds {stream.count} elements, {_due(whole, header.count)}")
             stream.verify(begin, end)
             values[node, port] = stream.cut(begin, end)
     return values, checkers
+
+
+def _due(whole: int, count: int) -> str:
+    return f"the array has {count}" + (f", {whole} as they are laid out" if whole != count else "")
 
 
 def _verify(chunked: ChunkedView, first: int, begin: int, end: int) -> None:
@@ -480,10 +484,11 @@ def verify(blob: Any, original: Any = None, *, target: str | None = None, thread
             f"the original is {source.dtype} of shape {source.shape}, the archive holds {header.dtype} of shape {header.shape}"
         )
     restored = as_source(decompress(blob, target=target, threads=threads)).flat
-    if header.raw or header.bound is None or np.dtype(header.dtype).kind != "f":
+    if header.raw or header.bound is None:
         return VerifyReport(True, 0.0, compare(source.flat, restored, 0.0))
-    eb = resolve(header.bound, source.flat)
-    return VerifyReport(True, eb, compare(source.flat, restored, eb))
+    missing, point_wise = pipeline_of(header).missing_values, header.bound.mode == "pwrel"
+    eb = resolve(header.bound, source.flat, missing)
+    return VerifyReport(True, eb, compare(source.flat, restored, eb, point_wise=point_wise, missing=missing))
 
 
 def _mapper(run: Executable, threads: int) -> Callable[[Callable[[int], int], Iterable[int]], list[int]]:

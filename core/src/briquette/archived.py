@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import cast
+from typing import Any, cast
 
 from . import discovery
 from .archive import Edge as ArchivedEdge
 from .archive import Header, StageEntry, cbor
-from .arrays import Source
+from .archive.layout import RAW_CHUNK, stream_table_bytes
+from .arrays import Source, as_source
 from .errors import ArchiveError, ArchiveVersionError, BriquetteError, PackError
 from .graph import Edge, Graph
 from .params import Scalar
 from .pipeline import Pipeline
+from .ports import carried
 from .record import Bound
+
+#: bytes of an archive beyond those of its data, at most, less the checksums of large arrays (see `max_archive_bytes`)
+OVERHEAD = 1024
 
 
 @lru_cache(maxsize=1)
@@ -30,7 +35,8 @@ def core_version() -> str:
 def header_for(pipe: Pipeline, source: Source, bound: Bound | None, state: Mapping[str, Mapping[str, Scalar]]) -> Header:
     """Return the header of an archive of `source` made by `pipe`."""
     stages, edges = _written(pipe)
-    return Header(core_version(), source.dtype, source.byteorder, source.shape, pipe.graph.chunk, bound, stages, edges, state)
+    chunk = pipe.graph.chunk_for(carried(source.dtype))
+    return Header(core_version(), source.dtype, source.byteorder, source.shape, chunk, bound, stages, edges, state)
 
 
 def _written(pipe: Pipeline) -> tuple[tuple[StageEntry, ...], tuple[ArchivedEdge, ...] | None]:
@@ -42,6 +48,12 @@ def _written(pipe: Pipeline) -> tuple[tuple[StageEntry, ...], tuple[ArchivedEdge
     beside = pipe.graph.beside_chain  # a linear chain is not written out
     edges = pipe.graph.edges if beside is None else beside
     return tuple(stages), tuple(ArchivedEdge(e.src, e.src_port, e.dst, e.dst_port) for e in edges) or None
+
+
+def max_archive_bytes(x: Any) -> int:
+    """Return how many bytes an archive of `x` can have at most: its data, 1 KiB, and 8 for each 524,288 elements."""
+    source = as_source(x)
+    return source.nbytes + OVERHEAD + stream_table_bytes(source.flat.size, RAW_CHUNK)
 
 
 def pipeline_of(header: Header) -> Pipeline:

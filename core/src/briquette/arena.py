@@ -151,7 +151,7 @@ class Streams:
         if offset is None:
             return np.empty(count, kind.numpy) if self._memory is None else self._memory.empty(count, kind.dtype, like)
         if self._memory is None:
-            part = self._arena[offset : offset + count * kind.numpy.itemsize].view(kind.numpy)
+            part = self._arena[offset : offset + count * kind.itemsize].view(kind.numpy)
         else:
             part = self._memory.part(self._arena, offset, count, kind.dtype, self._like)
         self._parts.append(part)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ._load import describe
 from .archive.layout import is_masked, writable_bytes
 from .errors import OutOfMemory, UnsupportedInput, UsageError
-from .ports import STREAM_DTYPES
+from .ports import CARRIED_AS, STREAM_DTYPES, carried, numpy_dtype
 from .target import DeviceMemory
 
 #: DLPack's number for host memory
@@ -28,8 +28,8 @@ class Source:
     Attributes
     ----------
     flat : array, shape (n,)
-        The elements in C (logical) order and native byte order; a view of the caller's memory where that is possible,
-        the target's memory included.
+        The elements in C (logical) order and native byte order, truth values as uint8; a view of the caller's memory where
+        that is possible, the target's memory included.
     dtype : str
         NumPy name without byte order.
     byteorder : {"<", ">"}
@@ -58,13 +58,19 @@ def as_source(x: Any) -> Source:
     """
     array = _as_numpy(x)
     name = array.dtype.newbyteorder("=").name
-    if name not in STREAM_DTYPES:
+    if carried(name) not in STREAM_DTYPES:
         raise UnsupportedInput(f"dtype {array.dtype} is not supported; {_remedy(array.dtype)}")
     order = ">" if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and not _little()) else "<"
     flat = np.ascontiguousarray(array).reshape(-1)
     if not flat.dtype.isnative:
         flat = flat.astype(flat.dtype.newbyteorder("="))
-    return Source(flat, name, order, tuple(array.shape))
+    return Source(flat.view(CARRIED_AS[name]) if name in CARRIED_AS else flat, name, order, tuple(array.shape))
+
+
+def ordered(dtype: str, byteorder: str) -> np.dtype[Any]:
+    """Return the dtype of that name in the byte order ``"<"`` or ``">"``."""
+    kind = numpy_dtype(dtype)
+    return kind.newbyteorder(">") if byteorder == ">" else kind
 
 
 def in_memory(x: Any, memory: DeviceMemory, stream: Any = None) -> Source:
@@ -135,14 +141,18 @@ def _remedy(dtype: np.dtype[Any]) -> str:
     if dtype.names:
         return f"compress its fields apart: {', '.join(dtype.names)}"
     if dtype.kind == "c":
-        return "compress x.real and x.imag apart"
+        floats = {8: "numpy.float32", 16: "numpy.float64"}.get(dtype.itemsize)
+        view = f"compress x.view({floats}), in which real and imaginary parts take turns, or " if floats else "compress "
+        return f"{view}x.real and x.imag apart"
     if dtype.kind in "mM":
         return "compress x.view(numpy.int64), and keep its unit"
-    other = dtype.kind == "V" and dtype.type is not np.void  # bfloat16 and its like, which other libraries add
-    if dtype.kind in "fbO" or other:
+    if dtype.kind == "b":  # in a device's memory
+        return "compress x.view(uint8)"
+    other = dtype.kind == "V" and dtype.type is not np.void  # float8 and its like, which other libraries add
+    if dtype.kind in "fO" or other:
         wide = dtype.kind == "O" or (dtype.kind == "f" and dtype.itemsize > 4)
-        return f"convert it with x.astype(numpy.{'uint8' if dtype.kind == 'b' else 'float64' if wide else 'float32'})"
-    return f"supported are {', '.join(sorted(STREAM_DTYPES))}"
+        return f"convert it with x.astype(numpy.{'float64' if wide else 'float32'})"
+    return f"supported are {', '.join(sorted(STREAM_DTYPES | CARRIED_AS.keys()))}"
 
 
 def as_output(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str = "archive holds") -> NDArray[Any]:

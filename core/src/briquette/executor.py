@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,8 @@ from .arena import ArenaLayout, Arenas, Streams, layout
 from .errors import ArchiveError, DeclarationError, UsageError
 from .graph import INPUT, INPUT_PORT, Graph, NodePort
 from .harness import Direction, GroupProgram, GroupRun, Harness, Member, Overflow, Sink
-from .pieces import Cutter, Gathered, check_given_back, check_value
+from .layouts import Lengths, Stretch
+from .pieces import Cutter, Gathered, all_of, check_given_back, check_value, given, walk
 from .plan import DirectionPlan, Plan, Step
 from .planner import chain_members
 from .ports import Chunked, PortValue, Scratch
@@ -25,9 +26,6 @@ from .record import Bound, RunRecord
 from .stage import PrimeContext, Scope
 from .tails import tail_of
 from .target import DeviceMemory, Target
-
-#: elements a walk of NumPy stages takes at a time: large enough to hide call overhead, small enough for the cache
-PIECE: Final = 1 << 18
 
 OpenSink = Callable[[RunRecord, int, int], Sink]
 Checker = Callable[[int, int], None]
@@ -63,10 +61,7 @@ class Executable:
             with self._lock.current:
                 found = self._programs.get(key)
                 if found is None:
-                    members, harness = self.members(step, direction), self.harnesses[step.harness]
-                    chosen = tuning.remembered(harness, members, direction, self.target, self.plan.chunk)
-                    found = tuning.program(harness, members, direction, self.target, self.plan.chunk, chosen)
-                    self._programs[key] = found
+                    found = self._programs[key] = tuning.composed(self, step, direction, self.target)
         return found
 
     def members(self, step: Step, direction: Direction) -> Sequence[Member]:
@@ -90,6 +85,11 @@ class Executable:
                 if step.kind != "numpy":
                     self.program(step, plan.direction)
 
+    @cached_property
+    def lengths(self) -> Lengths:
+        """How long the streams of runs are."""
+        return Lengths(self.graph, self.plan.chunk)
+
     # -- memory --------------------------------------------------------------------------------------------
 
     @property
@@ -97,13 +97,13 @@ class Executable:
         """The target's own memory; None where steps work on NumPy arrays."""
         return self.target.memory if self.target is not None else None
 
-    def layout(self, direction: Direction, count: int) -> ArenaLayout:
-        """Return where the arena of a run of `count` elements holds which stream.
+    def layout(self, direction: Direction, count: int | Stretch) -> ArenaLayout:
+        """Return where the arena of a run of `count` elements (1-D, where it is a number) holds which stream.
 
         It holds what kernels, and walks in pieces, write for later steps: not the caller's input and output, nor what the
         archive is made of, nor what a NumPy stage that sees the whole stream returns, which is an array of its own.
         """
-        plan = self.plan.direction(direction)
+        plan, of = self.plan.direction(direction), self.lengths.of(count)
         theirs = {(INPUT, INPUT_PORT), *self.graph.sinks}
         buffers = []
         for b in plan.buffers:
@@ -111,9 +111,9 @@ class Executable:
             written = step.kind != "numpy" or (self.memory is None and len(step.nodes) > 1)
             if written and b.type.layout == "stream" and (b.again or b.port not in theirs):
                 buffers.append(b)
-        return layout(buffers, [count * b.type.numpy.itemsize for b in buffers])
+        return layout(buffers, [self.lengths.elements(b.port, of) * b.type.itemsize for b in buffers])
 
-    def preallocate(self, count: int, like: Any = None) -> int:
+    def preallocate(self, count: int | Stretch, like: Any = None) -> int:
         """Make an arena for runs of up to `count` elements in both directions, where `like` lies; return its bytes."""
         need = max(self.layout("forward", count).total, self.layout("inverse", count).total)
         if self.allocation == "preallocate" and need:
@@ -125,7 +125,7 @@ class Executable:
         self._arenas.clear()
 
     @contextmanager
-    def _streams(self, direction: Direction, count: int, caller: Any) -> Iterator[Streams]:
+    def _streams(self, direction: Direction, count: Stretch, caller: Any) -> Iterator[Streams]:
         """Give a run its streams in an arena; `caller` is the caller's array, where the arena should lie too."""
         memory, places = self.memory, self.layout(direction, count)
         if not places.total:
@@ -152,24 +152,32 @@ class Executable:
     # -- compression ---------------------------------------------------------------------------------------
 
     def forward(
-        self, source: Any, bound: Bound | None, threads: int, open_sink: OpenSink | None = None
+        self,
+        source: Any,
+        bound: Bound | None,
+        threads: int,
+        open_sink: OpenSink | None = None,
+        shape: tuple[int, ...] | None = None,
     ) -> tuple[RunRecord, dict[NodePort, PortValue]]:
         """Compress the 1-D array `source` (of NumPy or of the target's memory); return the record and the value of every sink.
 
         Parameters
         ----------
+        shape : tuple of int, optional
+            That of the array whose elements these are; default: 1-D.
         open_sink : callable, optional
             Called as ``open_sink(record, chunks, max_words)`` once the record is final; returns the memory for
             the first sink's payload, so that the last step writes where the archive wants it. May raise `Overflow`.
         """
         self.check_bound(bound)
+        of = self.lengths.stretch((source.size,) if shape is None else shape)
         if self.allocation != "preallocate":
-            return self._forward(source, bound, threads, open_sink, Streams(self.memory))
-        with self._streams("forward", source.size, source) as streams:
-            return self._forward(source, bound, threads, open_sink, streams)
+            return self._forward(source, of, bound, threads, open_sink, Streams(self.memory))
+        with self._streams("forward", of, source) as streams:
+            return self._forward(source, of, bound, threads, open_sink, streams)
 
     def _forward(
-        self, source: Any, bound: Bound | None, threads: int, open_sink: OpenSink | None, streams: Streams
+        self, source: Any, of: Stretch, bound: Bound | None, threads: int, open_sink: OpenSink | None, streams: Streams
     ) -> tuple[RunRecord, dict[NodePort, PortValue]]:
         plan = self.plan.forward
         record = RunRecord()
@@ -177,18 +185,18 @@ class Executable:
         for i, step in enumerate(plan.steps):
             opener = None
             if open_sink is not None and i == len(plan.steps) - 1:
-                opener = self._opener(step, record, source.size, open_sink)
+                opener = self._opener(step, record, of, open_sink)
             if step.kind == "numpy":
-                self._prime(step, values, record, bound, source.size)
-                values.update(self._numpy_forward(i, values, record, source.size, opener, streams))
+                self._prime(step, values, record, bound, of)
+                values.update(self._numpy_forward(i, values, record, of, opener, streams))
             else:
-                values.update(self._group_forward(i, values, record, bound, source.size, threads, opener, streams))
+                values.update(self._group_forward(i, values, record, bound, of, threads, opener, streams))
             streams.watch(values.values())
             self._drop(plan, i, values)
         record.report("", peak_stream_bytes=streams.peak)
         return record, {p: values[p] for p in self.graph.sinks}
 
-    def _prime(self, step: Step, values: dict[NodePort, Any], record: RunRecord, bound: Bound | None, count: int) -> None:
+    def _prime(self, step: Step, values: dict[NodePort, Any], record: RunRecord, bound: Bound | None, of: Stretch) -> None:
         behind = (n for node in step.nodes for n in self.graph.tails.get(node, ()))  # a selector asks what follows for its cost
         for node in (*step.nodes, *behind):
             if node in record.primed:
@@ -197,19 +205,22 @@ class Executable:
             stage = self.graph.nodes[node]
             port = self.graph.sources[node, stage.inputs[0]]
             source = self._on_host(port, values) if port in values else None
-            array = source if isinstance(source, np.ndarray) else None
-            state = dict(stage.prime_fused_forward_state(PrimeContext(array, self.plan.types[node], bound, count)))
+            array, chunked = (source, None) if isinstance(source, np.ndarray) else (None, source)
+            count, missing, chunk = self.lengths.reads(node, of), stage.missing_values(), self.plan.chunk
+            types = self.plan.types[node]
+            context = PrimeContext(array, types, bound, count, None, missing, chunk, of.shape, chunked)
+            state = dict(stage.prime_fused_forward_state(context))
             if state:
                 record.state[node] = state
 
-    def _opener(self, step: Step, record: RunRecord, count: int, open_sink: OpenSink) -> Callable[[], Sink] | None:
+    def _opener(self, step: Step, record: RunRecord, of: Stretch, open_sink: OpenSink) -> Callable[[], Sink] | None:
         """Return what opens the archive's memory for the tail of the last step, where it goes to the first segment."""
         node = step.nodes[-1]
         stage = self.graph.nodes[node]
         port = stage.outputs[0]
         if self.graph.sinks[0] != (node, port) or self.plan.types[node][port].layout != "chunked":
             return None
-        chunks = -(-count // self.plan.chunk)
+        chunks = self.lengths.chunks((node, port), of)
         words = chunks * stage.max_chunk_words(port, self.plan.types[node], self.plan.chunk)
         return lambda: open_sink(record, chunks, words)
 
@@ -243,7 +254,7 @@ class Executable:
         values: dict[NodePort, Any],
         record: RunRecord,
         bound: Bound | None,
-        count: int,
+        of: Stretch,
         threads: int,
         open_sink: Callable[[], Sink] | None,
         streams: Streams,
@@ -258,16 +269,18 @@ class Executable:
         if memory is not None and isinstance(values[port], np.ndarray):
             values[port] = memory.upload(values[port])
         if not program.primes:
-            self._prime(step, values, record, bound, count)
+            self._prime(step, values, record, bound, of)
         out = None
+        coded = self.lengths.elements((tail, stage.outputs[0]), of)
         if kind.layout == "stream":
-            out = streams.new(((tail, stage.outputs[0]), index), kind, count, values[port])
+            out = streams.new(((tail, stage.outputs[0]), index), kind, coded, values[port])
         elif open_sink is None and memory is None:
-            chunks = -(-count // self.plan.chunk)
+            chunks = -(-coded // self.plan.chunk)
             words = chunks * stage.max_chunk_words(stage.outputs[0], self.plan.types[tail], self.plan.chunk)
             scratch = Scratch(np.empty(chunks, np.uint32), np.empty(words, np.uint32))
             open_sink = lambda: scratch  # noqa: E731
-        run = GroupRun(record, count, self.plan.chunk, threads, bound, open_sink, out)
+        count = self.lengths.reads(head, of)
+        run = GroupRun(record, count, self.plan.chunk, threads, bound, open_sink, out, stretch=of, coded=coded)
         return dict(program.forward(values[port], run))
 
     def _numpy_forward(
@@ -275,7 +288,7 @@ class Executable:
         index: int,
         values: dict[NodePort, Any],
         record: RunRecord,
-        count: int,
+        of: Stretch,
         open_sink: Callable[[], Sink] | None,
         streams: Streams,
     ) -> dict[NodePort, PortValue]:
@@ -284,14 +297,18 @@ class Executable:
             for name in self.graph.inputs(node):
                 if self.graph.sources[node, name] in values:
                     self._on_host(self.graph.sources[node, name], values)
+        count = self.lengths.elements((step.nodes[0], ""), of)  # a step of several nodes has no LAYOUT among them
         made = Gathered(index, count, streams, self.memory is None)
+        span = self.plan.chunk if len(step.nodes) > 1 else 0
         inner = self.graph.inside(step.nodes)
-        for begin, end in self._pieces(step, count):
+        for begin, end in walk(len(step.nodes), count, self.plan.chunk):
             local: dict[NodePort, PortValue] = {}
             for node in step.nodes:
                 stage = self.graph.nodes[node]
-                inputs = {p: self._input(node, p, values, local, begin, end, step) for p in self.graph.inputs(node)}
-                outputs = stage.forward(inputs, self._scope(node, record, end - begin, forward=True))
+                keys = {p: self.graph.sources[node, p] for p in self.graph.inputs(node)}
+                inputs = {p: given(k, values, local, begin, end, span) for p, k in keys.items()}
+                reads = end - begin if len(step.nodes) > 1 else self.lengths.reads(node, of)
+                outputs = stage.forward(inputs, self._scope(node, record, reads, of, forward=True))
                 for port in stage.outputs:
                     kind = self.plan.types[node][port]
                     local[node, port] = check_value(outputs[port], kind, node, port, end - begin, self.plan.chunk)
@@ -311,33 +328,13 @@ class Executable:
             found[key] = Chunked(sink.sizes, sink.words[: value.words.size])
         return found
 
-    def _input(
-        self,
-        node: str,
-        port: str,
-        values: Mapping[NodePort, PortValue],
-        local: Mapping[NodePort, PortValue],
-        begin: int,
-        end: int,
-        step: Step,
-    ) -> PortValue:
-        key = self.graph.sources[node, port]
-        if key in local:
-            return local[key]
-        value = values[key]
-        if len(step.nodes) == 1:
-            return value
-        if isinstance(value, Chunked):
-            return value.cut(begin // self.plan.chunk, -(-end // self.plan.chunk))
-        return value[begin:end]
-
     # -- decompression -------------------------------------------------------------------------------------
 
     def inverse(
         self,
         sinks: Mapping[NodePort, Any],
         record: RunRecord,
-        count: int,
+        count: int | Stretch,
         threads: int,
         out: Any,
         checkers: Mapping[NodePort, Checker] | None = None,
@@ -346,19 +343,22 @@ class Executable:
 
         Parameters
         ----------
+        count : int or Stretch
+            The part of the array that the values hold; a number: all of a 1-D array of so many elements.
         checkers : mapping, optional
             For each sink, what verifies the checksums of a half-open range of its chunks; called before those are read.
         """
+        of = self.lengths.of(count)
         if self.allocation != "preallocate":
-            return self._inverse(sinks, record, count, threads, out, checkers or {}, Streams(self.memory))
-        with self._streams("inverse", count, out) as streams:
-            return self._inverse(sinks, record, count, threads, out, checkers or {}, streams)
+            return self._inverse(sinks, record, of, threads, out, checkers or {}, Streams(self.memory))
+        with self._streams("inverse", of, out) as streams:
+            return self._inverse(sinks, record, of, threads, out, checkers or {}, streams)
 
     def _inverse(
         self,
         sinks: Mapping[NodePort, Any],
         record: RunRecord,
-        count: int,
+        of: Stretch,
         threads: int,
         out: Any,
         checks: Mapping[NodePort, Checker],
@@ -370,18 +370,18 @@ class Executable:
             head = step.nodes[0]
             target_port = self.graph.sources[head, self.graph.nodes[head].inputs[0]]
             final = target_port == (INPUT, INPUT_PORT) and target_port not in values  # of several branches, the first counts
-            mine = [check for (node, port), check in checks.items() if node in step.nodes]
+            mine = {port: check for port, check in checks.items() if port[0] in step.nodes}
             if step.kind == "numpy":
-                for check in mine:
-                    check(0, -(-count // self.plan.chunk))
+                for port, check in mine.items():
+                    check(0, self.lengths.chunks(port, of))
                 for port in [(n, p) for n in step.nodes for p in self.graph.nodes[n].outputs]:
                     if port in values:
                         self._on_host(port, values)
                 dest = out if final and isinstance(out, np.ndarray) else None
-                found = self._numpy_inverse(i, values, record, count, dest, streams)
+                found = self._numpy_inverse(i, values, record, of, dest, streams)
             else:
                 where = None if final and (self.memory is None or self.memory.owns(out)) else streams
-                found = {target_port: self._group_inverse(i, values, record, count, threads, out, where, mine)}
+                found = {target_port: self._group_inverse(i, values, record, of, threads, out, where, mine)}
             again = [value for key, value in found.items() if key in values]
             values = {**found, **values}
             streams.watch([*values.values(), *again])
@@ -407,20 +407,29 @@ class Executable:
         index: int,
         values: Mapping[NodePort, Any],
         record: RunRecord,
-        count: int,
+        of: Stretch,
         threads: int,
         out: Any,
         streams: Streams | None,
-        checks: Iterable[Checker],
+        checks: Mapping[NodePort, Checker],
     ) -> Any:
         """Run a step's program, which writes to `out`, or to a stream of the run where `streams` is given."""
         step = self.plan.inverse.steps[index]
         head = step.nodes[0]
         port = self.graph.nodes[head].inputs[0]
-        if streams is not None:
+        kind = self.plan.types[head][port]
+        if kind.layout == "chunked":
+            out = None
+        elif streams is not None:
             like = out if self.memory is not None and self.memory.owns(out) else None
-            out = streams.new((self.graph.sources[head, port], index), self.plan.types[head][port], count, like)
-        run = GroupRun(record, count, self.plan.chunk, threads, out=out, checker=_all_of(checks))
+            out = streams.new((self.graph.sources[head, port], index), kind, self.lengths.reads(head, of), like)
+        tail, count = (step.nodes[-1], self.graph.nodes[step.nodes[-1]].outputs[0]), self.lengths.reads(head, of)
+        coded = self.lengths.elements(tail, of)
+        run = GroupRun(record, count, self.plan.chunk, threads, out=out, stretch=of, coded=coded)
+        layout, behind = self.graph.layout, self.graph.behind
+        aside = {p for p in checks if layout in step.nodes and p[0] != layout and p[0] not in behind}
+        run.checker = all_of(c for p, c in checks.items() if p not in aside)
+        run.aside_checker = all_of(c for p, c in checks.items() if p in aside)
         ports = {(n, p): values[n, p] for n in step.nodes for p in self.graph.nodes[n].outputs if (n, p) in values}
         return self.program(step, "inverse").inverse(ports, run)
 
@@ -437,20 +446,21 @@ class Executable:
         index: int,
         values: Mapping[NodePort, PortValue],
         record: RunRecord,
-        count: int,
+        of: Stretch,
         out: NDArray[Any] | None,
         streams: Streams,
     ) -> dict[NodePort, PortValue]:
         step = self.plan.inverse.steps[index]
+        count = self.lengths.reads(step.nodes[0], of)
         made = Gathered(index, count, streams, self.memory is None)
         cut = Cutter(values, self.plan.chunk, len(step.nodes) > 1)
         inner = self.graph.inside(step.nodes)
-        for begin, end in self._pieces(step, count):
+        for begin, end in walk(len(step.nodes), count, self.plan.chunk):
             local: dict[NodePort, PortValue] = {}
             for node in reversed(step.nodes):
                 stage = self.graph.nodes[node]
                 outputs = {p: local[node, p] if (node, p) in local else cut((node, p), begin, end) for p in stage.outputs}
-                inputs = stage.inverse(outputs, self._scope(node, record, end - begin))
+                inputs = stage.inverse(outputs, self._scope(node, record, end - begin, of))
                 check_given_back(node, stage.optional_inputs, self.graph.inputs(node), inputs)
                 for port, value in inputs.items():
                     kind = self.plan.types[node][port]
@@ -467,17 +477,9 @@ class Executable:
 
     # -- shared --------------------------------------------------------------------------------------------
 
-    def _pieces(self, step: Step, count: int) -> Iterator[tuple[int, int]]:
-        if len(step.nodes) == 1:
-            yield 0, count
-            return
-        size = max(PIECE // self.plan.chunk, 1) * self.plan.chunk
-        for begin in range(0, count, size):
-            yield begin, min(begin + size, count)
-
-    def _scope(self, node: str, record: RunRecord, count: int, forward: bool = False) -> Scope:
+    def _scope(self, node: str, record: RunRecord, count: int, of: Stretch | None = None, forward: bool = False) -> Scope:
         tail = tail_of(self.plan, node, record) if forward and node in self.graph.tails else None
-        return Scope(record.of(node), self.plan.types[node], count, self.plan.chunk, partial(record.tally, node), tail)
+        return Scope(record.of(node), self.plan.types[node], count, self.plan.chunk, partial(record.tally, node), tail, of)
 
     def _drop(self, plan: DirectionPlan, step: int, values: dict[NodePort, PortValue]) -> None:
         """Free the buffers that no later step reads."""
@@ -486,15 +488,3 @@ class Executable:
         for buffer in plan.buffers:
             if buffer.dies <= step and not buffer.again and buffer.port[0] != INPUT:
                 values.pop(buffer.port, None)
-
-
-def _all_of(checks: Iterable[Checker]) -> Checker | None:
-    checks = tuple(checks)
-    if not checks:
-        return None
-
-    def check(begin: int, end: int) -> None:
-        for one in checks:
-            one(begin, end)
-
-    return check

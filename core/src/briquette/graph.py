@@ -101,7 +101,21 @@ class Graph:
         )
         _ = graph.order  # finds cycles
         _ = graph.tails  # finds selectors without a coder
+        _ = graph.behind  # finds layouts that do not go together
         return graph
+
+    def suited(self, dtype: str) -> Graph:
+        """Return this graph with the stages that stand in for those at its input where the data are of `dtype`."""
+        first = {e.dst for e in self.edges if e.src == INPUT}
+        nodes = {n: stage.stand_in(dtype) if n in first else stage for n, stage in self.nodes.items()}
+        if nodes == self.nodes:
+            return self
+        # a node that bears its stage's name bears the name of the one that stands in
+        names = {n: s.name if n == self.nodes[n].name and s.name not in nodes else n for n, s in nodes.items()} | {INPUT: INPUT}
+        beside = self.beside_chain  # a chain stays one, whatever the ports of what stands in are named
+        kept = self.edges if beside is None else beside
+        edges = [Edge(names[e.src], e.src_port, names[e.dst], e.dst_port) for e in kept]
+        return Graph.build({names[n]: stage for n, stage in nodes.items()}, edges)
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -179,6 +193,41 @@ class Graph:
         return found
 
     @cached_property
+    def layout(self) -> str | None:
+        """The node of the LAYOUT stage, if there is one; raises `PipelineError` where there are several."""
+        found = [n for n in self.order if _forward_spec(self.nodes[n]).access is FusionAccess.LAYOUT]
+        if len(found) > 1:
+            raise PipelineError(f"{found[0]} and {found[1]} are both a LAYOUT; a pipeline has one order of its elements at most")
+        return found[0] if found else None
+
+    @cached_property
+    def behind(self) -> frozenset[str]:
+        """The nodes behind the LAYOUT stage, whose streams are of its elements.
+
+        Raises
+        ------
+        PipelineError
+            Where a node reads from both sides of it, or there are two, or it is not of one input and one output.
+        """
+        found: set[str] = set()
+        if self.layout is None:
+            return frozenset()
+        stage = self.nodes[self.layout]
+        if len(stage.inputs) + len(stage.optional_inputs) != 1 or len(stage.outputs) != 1:
+            raise PipelineError(f"{self.layout} is a LAYOUT, which has one input and one output")
+        for node in self.order:
+            sources = {self.sources[node, p][0] for p in self.inputs(node)}
+            laid = {n for n in sources if n == self.layout or n in found}
+            if laid and laid != sources:
+                raise PipelineError(
+                    f"{node} reads elements as {self.layout} lays them out, and others as they stood before: "
+                    f"it can have one of the two only"
+                )
+            if laid:
+                found.add(node)
+        return frozenset(found)
+
+    @cached_property
     def sinks(self) -> tuple[NodePort, ...]:
         """Output ports nothing consumes: what the archive holds, the last node's first."""
         return tuple((n, p) for n in reversed(list(self.nodes)) for p in self.nodes[n].outputs if (n, p) not in self.consumers)
@@ -186,8 +235,44 @@ class Graph:
     @cached_property
     def chunk(self) -> int:
         """Elements of an archive chunk: the largest multiple of the spans' lcm up to 8192, else one lcm."""
-        spans = self._spans
+        return self._chunk(self._spans({}))
+
+    def chunk_for(self, dtype: str) -> int:
+        """Return the elements of an archive chunk for an input of `dtype`: `chunk`, or what stages with spans in bytes ask for.
+
+        Raises
+        ------
+        PipelineError
+            Where stages ask for different chunks; the message names two of them.
+        """
+        found = self._chunks.get(dtype)
+        if found is None:
+            found = self._chunks[dtype] = self._chunk(self._spans(self.types(dtype)))
+        return found
+
+    @cached_property
+    def _chunks(self) -> dict[str, int]:
+        return {}
+
+    def _chunk(self, stated: Mapping[str, tuple[FusionSpec, int]]) -> int:
+        spans = [span for _, span in stated.values()] or [1]
+        fixed = [(node, spec, span) for node, (spec, span) in stated.items() if spec.unit == "bytes"]
+        for node, spec, span in fixed:
+            first, other, elements = fixed[0]
+            if (spec.span, span) != (other.span, elements):
+                raise PipelineError(
+                    f"{first} works on chunks of {other.span} bytes ({elements} elements), {node} of {spec.span} ({span}); "
+                    f"all such stages of a pipeline work on chunks of one size"
+                )
         unit = math.lcm(*spans)
+        if fixed:
+            for node, (spec, span) in stated.items():
+                if fixed[0][2] % span:
+                    raise PipelineError(
+                        f"{fixed[0][0]} works on chunks of {fixed[0][1].span} bytes, which are {fixed[0][2]} elements: "
+                        f"the span of {node}, {spec.span} {spec.unit}, does not divide them"
+                    )
+            return fixed[0][2]
         if unit > CHUNK_LIMIT:
             raise PipelineError(
                 f"the stages' spans {sorted(set(spans))} have the least common multiple {unit}, "
@@ -195,15 +280,25 @@ class Graph:
             )
         return max(CHUNK_TARGET // unit, 1) * unit
 
-    @property
-    def _spans(self) -> list[int]:
-        specs = [_forward_spec(stage) for stage in self.nodes.values()]
-        return [spec.span for spec in specs if spec.fusable] or [1]
+    def _spans(self, types: Mapping[str, Mapping[str, PortType]]) -> dict[str, tuple[FusionSpec, int]]:
+        """Return role and span in elements of every node that has a role; `types` may be empty where no span is in bytes."""
+        found = {}
+        for node, stage in self.nodes.items():
+            spec = _forward_spec(stage)
+            if spec.unit == "bytes" and node not in types:
+                raise PipelineError(f"{node} works on chunks of {spec.span} bytes: their elements depend on the input's type")
+            if spec.fusable:
+                with declaring(stage):
+                    found[node] = spec, spec.elements(types[node][stage.inputs[0]].numpy.itemsize if types else 1)
+        return found
 
-    def check_chunk(self, chunk: int) -> int:
-        """Return `chunk` if every span divides it; raise `PipelineError` otherwise."""
-        if not 1 <= chunk <= CHUNK_LIMIT or any(chunk % span for span in self._spans):
-            raise PipelineError(f"a chunk of {chunk} elements does not fit the stages' spans {sorted(set(self._spans))}")
+    def check_chunk(self, chunk: int, types: Mapping[str, Mapping[str, PortType]]) -> int:
+        """Return `chunk` if every span divides it, and spans in bytes fill it; raise `PipelineError` otherwise."""
+        stated = self._spans(types).values()
+        unfit = any(chunk % span or (spec.unit == "bytes" and chunk != span) for spec, span in stated)
+        if not 1 <= chunk <= CHUNK_LIMIT or unfit:
+            spans = sorted({span for _, span in stated})
+            raise PipelineError(f"a chunk of {chunk} elements does not fit the stages' spans {spans}")
         return chunk
 
     def types(self, dtype: str) -> dict[str, dict[str, PortType]]:
@@ -226,9 +321,23 @@ class Graph:
                 raise type(exc)(f"{exc} ({ends})") from exc
             if set(outputs) != set(stage.outputs):
                 raise PipelineError(f"stage {node!r} types the ports {sorted(outputs)} but declares {sorted(stage.outputs)}")
+            if stage.replaced_code(inputs[stage.inputs[0]].dtype) is not None and not self._kept_aside(node):
+                raise PipelineError(
+                    f"stage {node!r} replaces a code and does not give it back; a stage before it must keep what it stands "
+                    f"for aside, on a port of its own"
+                )
             found[node] = {**inputs, **outputs}
             values.update({(node, p): t for p, t in outputs.items()})
         return found
+
+    def _kept_aside(self, node: str) -> bool:
+        """Whether a stage before `node`, along main inputs, has a port for values that its codes do not tell."""
+        before = self.sources[node, self.nodes[node].inputs[0]][0]
+        while before != INPUT:
+            if self.nodes[before].fused_aux_outputs():
+                return True
+            before = self.sources[before, self.nodes[before].inputs[0]][0]
+        return False
 
 
 @contextmanager

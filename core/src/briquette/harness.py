@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from .declare import FusedOp, FusionSpec
 from .errors import PipelineError
+from .layouts import Stretch
 from .ports import PortType, PortValue, Words
 from .record import Bound, RunRecord
 from .stage import Stage
@@ -61,6 +62,8 @@ class GroupRun:
         State of every member is there already (priming comes first).
     count, chunk : int
         Elements of the stream and of an archive chunk.
+    coded : int
+        Elements of the stream that the group's tail makes: `count`, but for a group with a LAYOUT stage.
     threads : int
     bound : Bound or None
         Forward only, for programs that prime their members themselves.
@@ -71,6 +74,11 @@ class GroupRun:
         Where the stream the run ends with goes: the reconstruction or codes. C-contiguous, `count` elements.
     checker : callable or None
         Inverse only: called with a half-open range of chunks before they are read; raises where a checksum fails.
+    stretch : Stretch or None
+        The array's shape and the part that the run works on. Of a group with a LAYOUT stage, `count` is what its head reads,
+        and `coded` what its tail codes.
+    aside_checker : callable or None
+        Inverse only, of a group with a LAYOUT stage: the same as `checker`, for ports that hold chunks of the head's input.
     """
 
     record: RunRecord
@@ -81,10 +89,25 @@ class GroupRun:
     open_sink: Callable[[], Sink] | None = None
     out: Any = None
     checker: Any = None
+    stretch: Stretch | None = None
+    coded: int = -1
+    aside_checker: Any = None
+
+    def __post_init__(self) -> None:
+        if self.coded < 0:
+            self.coded = self.count
 
     @property
     def chunks(self) -> int:
         return -(-self.count // self.chunk)
+
+    @property
+    def coded_chunks(self) -> int:
+        return -(-self.coded // self.chunk)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.count,) if self.stretch is None else self.stretch.shape
 
 
 class GroupProgram(ABC):
@@ -93,8 +116,8 @@ class GroupProgram(ABC):
     #: whether `forward` resolves its members' state itself (on a device, say) and writes it to the record
     primes: bool = False
 
-    def capture_with(self, inverse: GroupProgram, session: Any, source: Any, bound: Bound | None, chunk: int) -> Any:
-        """Return this program and its inverse ready to replay over the memory of `source` (see `Pipeline.capture`)."""
+    def capture_with(self, inverse: GroupProgram, session: Any, source: Any, run: GroupRun) -> Any:
+        """Return this program and its inverse ready to replay over the memory of `source`, for runs like `run`."""
         raise PipelineError("this group cannot be captured: only kernels of a target with graphs can")
 
     @abstractmethod
@@ -104,6 +127,10 @@ class GroupProgram(ABC):
     @abstractmethod
     def inverse(self, values: Mapping[tuple[str, str], PortValue], run: GroupRun) -> Any:
         """Run decompression from the tail's main output and the aux outputs; return the head's main input."""
+
+
+#: what a stage runs alone by, see `Stage.staged_kernel`: of its node, its ports' types, the target, the elements of a chunk
+StagedKernel = Callable[[str, Mapping[str, PortType], Target, int], GroupProgram]
 
 
 @dataclass(frozen=True)

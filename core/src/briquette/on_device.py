@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +17,13 @@ from .errors import PipelineError, UsageError
 from .executor import Executable
 from .fpenv import in_ieee
 from .graph import NodePort
-from .harness import Overflow
-from .pipeline import Pipeline, as_pipeline
+from .harness import GroupRun, Overflow
+from .layouts import Stretch
+from .pipeline import Pipeline
 from .ports import Chunked
 from .record import Bound, RunRecord
 from .region import select
-from .selection import placed
+from .request import asked
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +61,11 @@ class DeviceArchive:
     def to_bytes(self) -> bytes:
         """Return the archive, byte for byte what `compress` makes on any target."""
         header = header_for(self.pipeline, self.source, self.bound, self.record.state)
-        room = ByteRoom(raw_size(header))
+        room, of = ByteRoom(raw_size(header)), self._run.lengths.stretch(self.source.shape)
         try:
             writer = ArchiveWriter(header, len(self._run.graph.sinks), room.array)
             for port in self._run.graph.sinks:
-                add_value(writer, self._run, self._values[port], self.source.flat.size)
+                add_value(writer, self._run, self._values[port], self._run.lengths.elements(port, of))
             return room.cut(writer.finish().nbytes)
         except Overflow:
             if self.bound is not None:  # the data themselves are gone: what can be decoded is not them
@@ -92,7 +94,8 @@ class DeviceArchive:
         direct = given is not None and (begin, end) == (part.begin, part.end)
         decoded: Any = given if direct else memory.empty(end - begin, dtype, self.source.flat if given is None else given)
         if first < last or not count:
-            self._run.inverse(self._cut(first, last, begin, end), self.record, end - begin, 1, decoded)
+            of = self._run.lengths.stretch(self.source.shape, begin, end)
+            self._run.inverse(self._cut(of), self.record, of, 1, decoded)
         if direct:
             return out
         found = decoded[part.begin - begin : part.end - begin]
@@ -101,14 +104,19 @@ class DeviceArchive:
         memory.copy(found, given)
         return out
 
-    def _cut(self, first: int, last: int, begin: int, end: int) -> dict[NodePort, Any]:
-        """Return the sinks' values in chunks `first` to `last` - 1, elements `begin` to `end` - 1."""
-        if (begin, end) == (0, self.source.flat.size):
+    def _cut(self, of: Stretch) -> dict[NodePort, Any]:
+        """Return the sinks' values in the chunks that hold a part of the array."""
+        if of.whole:
             return self._values
         values = self._values
         if self._run.plan.inverse.transfers:  # a stage that runs as NumPy takes values that can be cut in host memory
             values = {port: self._run.to_host(value) for port, value in values.items()}
-        return {p: v.cut(first, last) if isinstance(v, Chunked) else v[begin:end] for p, v in values.items()}
+        return {port: self._part(port, value, of) for port, value in values.items()}
+
+    def _part(self, port: NodePort, value: Any, of: Stretch) -> Any:
+        begin, end, _ = self._run.lengths.place(port, of)
+        chunk = self._run.plan.chunk
+        return value.cut(begin // chunk, -(-end // chunk)) if isinstance(value, Chunked) else value[begin:end]
 
 
 @in_ieee
@@ -121,6 +129,7 @@ def compress_on_device(
     fusion: str | None = None,
     allocation: str | None = None,
     stream: Any = None,
+    fill_value: float | Sequence[float] | None = None,
 ) -> DeviceArchive:
     """Compress an array that lies in a device's memory and leave the archive there.
 
@@ -128,7 +137,7 @@ def compress_on_device(
     ----------
     x : device array
         CuPy, PyTorch, JAX, anything with DLPack or ``__cuda_array_interface__``; C-contiguous.
-    eb, mode, pipeline, fusion, allocation
+    eb, mode, pipeline, fusion, allocation, fill_value
         As for `compress`.
     stream : optional
         The stream to work in (of any framework, or a handle); default: the legacy default stream.
@@ -138,13 +147,11 @@ def compress_on_device(
     UsageError
         Where `x` lies in host memory.
     """
-    pipe = as_pipeline(pipeline)
-    bound = Bound(eb, mode) if eb is not None else pipe.bound
-    source, target = placed(x, None, stream)
+    pipe, bound, source, target = asked(pipeline, eb, mode, x, None, stream, fill_value)
     if isinstance(source.flat, np.ndarray):
         raise UsageError(f"a {type(x).__name__} lies in host memory; use compress")
     run = pipe.executable(source.dtype, target, fusion, allocation=allocation)
-    record, values = run.forward(source.flat, bound, 1)
+    record, values = run.forward(source.flat, bound, 1, shape=source.shape)
     return DeviceArchive(pipe, source, bound, record, run, values, stream)
 
 
@@ -189,8 +196,7 @@ def capture(pipeline: Pipeline, x: Any, eb: float | None = None, mode: str = "ab
     UsageError
         Where `x` lies in host memory, or a bound is missing.
     """
-    bound = Bound(eb, mode) if eb is not None else pipeline.bound
-    source, target = placed(x, None, stream)
+    pipeline, bound, source, target = asked(pipeline, eb, mode, x, None, stream)
     if isinstance(source.flat, np.ndarray):
         raise UsageError(f"a {type(x).__name__} lies in host memory; only device arrays are captured")
     run = pipeline.executable(source.dtype, target, "auto")
@@ -201,4 +207,7 @@ def capture(pipeline: Pipeline, x: Any, eb: float | None = None, mode: str = "ab
     forward, inverse = run.program(steps[0][0], "forward"), run.program(steps[1][0], "inverse")
     assert run.target is not None
     session = run.target.private_session(source.flat)
-    return Captured(pipeline, source, bound, run, forward.capture_with(inverse, session, source.flat, bound, run.plan.chunk))
+    of = run.lengths.stretch(source.shape)
+    coded = run.lengths.elements(run.graph.sinks[0], of)
+    like = GroupRun(RunRecord(), source.flat.size, run.plan.chunk, 1, bound, stretch=of, coded=coded)
+    return Captured(pipeline, source, bound, run, forward.capture_with(inverse, session, source.flat, like))

@@ -41,7 +41,7 @@ def encode(kept: NDArray[np.bool_], values: NDArray[Any], chunk: int) -> Chunked
     kept : bool array, shape (count,)
         Which elements are outliers.
     values : array, shape (count,)
-        The stream, of an element type of 4 or 8 bytes; only its bits matter.
+        The stream, of an element type of 2, 4 or 8 bytes; only its bits matter.
     chunk : int
         Elements of an archive chunk, 1 to 65,536. The piece begins at a chunk's first element.
 
@@ -86,7 +86,7 @@ def decode(value: Chunked, count: int, chunk: int, dtype: DTypeLike) -> tuple[_P
     chunk : int
         Elements of an archive chunk.
     dtype : dtype
-        Element type of the values, 4 or 8 bytes.
+        Element type of the values, 2, 4 or 8 bytes.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def restore(value: Chunked, chunk: int, into: NDArray[Any]) -> None:
     chunk : int
         Elements of an archive chunk.
     into : array, shape (count,)
-        The piece's values, of an element type of 4 or 8 bytes. After an error some of them may be overwritten.
+        The piece's values, of an element type of 2, 4 or 8 bytes. After an error some of them may be overwritten.
 
     Raises
     ------
@@ -149,8 +149,8 @@ def _chunks(value: Chunked, count: int, chunk: int, kind: np.dtype[Any]) -> Iter
 
 
 def _bits_dtype(dtype: np.dtype[Any], chunk: int) -> np.dtype[Any]:
-    if dtype.itemsize not in (4, 8):
-        raise UsageError(f"outliers of type {dtype} cannot be kept; the format holds values of 4 or 8 bytes")
+    if dtype.itemsize not in (2, 4, 8):
+        raise UsageError(f"outliers of type {dtype} cannot be kept; the format holds values of 2, 4 or 8 bytes")
     if not 1 <= chunk <= MAX_CHUNK:
         raise UsageError(f"a chunk of {chunk} elements cannot hold outliers; their positions are 16-bit, so use 1 to {MAX_CHUNK}")
     return np.dtype(f"u{dtype.itemsize}")
@@ -172,13 +172,21 @@ def _halves(numbers: NDArray[Any]) -> Words:
     return out
 
 
+def _words_for(count: int, bits: np.dtype[Any]) -> int:
+    return -(-count * bits.itemsize // 4)
+
+
+def _as_words(bits: NDArray[Any]) -> Words:
+    return _halves(bits) if bits.itemsize == 2 else np.ascontiguousarray(bits).view(np.uint32)
+
+
 def _encode_chunk(where: _Positions, bits: NDArray[Any], length: int) -> Words:
     n = where.size
-    item = bits.itemsize // 4
     pos_starts = _starts(np.diff(where) != 1)
     val_starts = _starts(bits[1:] != bits[:-1])
     pos_words = (-(-n // 2), -(-length // 32), 1 + pos_starts.size)
-    val_words = (n * item, 1 + -(-val_starts.size // 2) + val_starts.size * item)
+    runs = val_starts.size
+    val_words = (_words_for(n, bits.dtype), 1 + -(-runs // 2) + _words_for(runs, bits.dtype))
     pos_form, val_form = pos_words.index(min(pos_words)), val_words.index(min(val_words))
     parts = [np.array([n | pos_form << 28 | val_form << 30], np.uint32)]
     if pos_form == _LIST:
@@ -188,16 +196,12 @@ def _encode_chunk(where: _Positions, bits: NDArray[Any], length: int) -> Words:
         flags[where] = 1
         parts.append(np.packbits(flags, bitorder="little").view(np.uint32))
     else:
-        runs = where[pos_starts] | (_run_lengths(pos_starts, n) - 1) << 16
-        parts += [np.array([runs.size], np.uint32), runs.astype(np.uint32)]
+        spans = where[pos_starts] | (_run_lengths(pos_starts, n) - 1) << 16
+        parts += [np.array([spans.size], np.uint32), spans.astype(np.uint32)]
     if val_form == _EACH:
-        parts.append(np.ascontiguousarray(bits).view(np.uint32))
+        parts.append(_as_words(bits))
     else:
-        parts += [
-            np.array([val_starts.size], np.uint32),
-            _halves(_run_lengths(val_starts, n) - 1),
-            bits[val_starts].view(np.uint32),
-        ]
+        parts += [np.array([runs], np.uint32), _halves(_run_lengths(val_starts, n) - 1), _as_words(bits[val_starts])]
     return np.concatenate(parts)
 
 
@@ -218,10 +222,13 @@ class _Reader:
         return int(self.take(1)[0])
 
     def halves(self, n: int) -> _Positions:
-        numbers = np.ascontiguousarray(self.take(-(-n // 2))).view(np.uint16)
-        if n % 2 and numbers[n]:
+        return self.values(n, np.dtype(np.uint16)).astype(np.int64)
+
+    def values(self, n: int, bits: np.dtype[Any]) -> NDArray[Any]:
+        numbers = np.ascontiguousarray(self.take(_words_for(n, bits))).view(bits)
+        if numbers.size > n and numbers[n]:
             raise ArchiveError(f"padding after {n} 16-bit numbers of the outliers is {numbers[n]:#x}, not zero")
-        return numbers[:n].astype(np.int64)
+        return numbers[:n]
 
     def end(self) -> None:
         if self._at != self._words.size:
@@ -263,15 +270,14 @@ def _decode_positions(reader: _Reader, n: int, form: int, length: int) -> _Posit
 
 
 def _decode_values(reader: _Reader, n: int, form: int, bits: np.dtype[Any]) -> NDArray[Any]:
-    item = bits.itemsize // 4
     if form == _EACH:
-        return np.ascontiguousarray(reader.take(n * item)).view(bits)
+        return reader.values(n, bits)
     if form != _VALUE_RUNS:
         raise ArchiveError(f"value form {form} of the outliers is unknown; this reader knows 0 and {_VALUE_RUNS}")
     count = reader.number()
     if not 1 <= count <= n:
-        raise ArchiveError(f"{n} outlier values cannot be {count} runs")
+        raise ArchiveError(f"{n} values kept aside cannot be {count} runs")
     lengths = reader.halves(count) + 1
     if int(lengths.sum()) != n:
-        raise ArchiveError(f"the runs of outlier values hold {int(lengths.sum())} values, not {n}")
-    return np.repeat(np.ascontiguousarray(reader.take(count * item)).view(bits), lengths)
+        raise ArchiveError(f"the runs of values kept aside hold {int(lengths.sum())} values, not {n}")
+    return np.repeat(reader.values(count, bits), lengths)

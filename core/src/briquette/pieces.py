@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,27 @@ from .arena import Streams
 from .errors import DeclarationError
 from .graph import NodePort
 from .ports import Chunked, PortType, PortValue
+
+#: elements a walk of NumPy stages takes at a time: large enough to hide call overhead, small enough for the cache
+PIECE: Final = 1 << 18
+
+
+def walk(stages: int, count: int, chunk: int) -> Iterator[tuple[int, int]]:
+    """Yield the pieces, as half-open ranges, in which so many stages walk a stream; one stage takes it whole."""
+    size = max(PIECE // chunk, 1) * chunk if stages > 1 else max(count, 1)
+    for begin in range(0, count, size) if stages > 1 else (0,):
+        yield begin, min(begin + size, count)
+
+
+def all_of(checks: Iterable[Callable[[int, int], None]]) -> Callable[[int, int], None] | None:
+    """Return what makes all the checks of a range of chunks, None where there is none."""
+    checks = tuple(checks)
+
+    def check(begin: int, end: int) -> None:
+        for one in checks:
+            one(begin, end)
+
+    return check if checks else None
 
 
 @dataclass
@@ -69,6 +90,18 @@ class Cutter:
         first, last = begin // self.chunk, -(-end // self.chunk)
         offsets = self._offsets[port]
         return Chunked(value.sizes[first:last], value.words[offsets[first] : offsets[last]])
+
+
+def given(
+    port: NodePort, values: Mapping[NodePort, PortValue], made: Mapping[NodePort, PortValue], begin: int, end: int, chunk: int
+) -> PortValue:
+    """Return the piece of a port that a stage reads: one just made, or that of the whole stream; all where `chunk` is 0."""
+    if port in made:
+        return made[port]
+    value = values[port]
+    if not chunk:
+        return value
+    return value.cut(begin // chunk, -(-end // chunk)) if isinstance(value, Chunked) else value[begin:end]
 
 
 def check_value(value: PortValue, kind: PortType, node: str, port: str, count: int, chunk: int) -> PortValue:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
 from . import discovery, pipeline_toml
 from ._forklock import ForkLock
 from ._names import shown, unfit
-from .errors import LookupFailed, PipelineError, UnsupportedInput, UsageError
+from .alternatives import NO_BOUND, Alternative, check_missing, check_served, chosen, mode_of
+from .errors import BriquetteError, LookupFailed, MissingPack, PipelineError, UnsupportedInput, UsageError
 from .executor import Executable
 from .graph import Edge, Graph, side_edges
 from .plan import Plan
 from .planner import make_plan
+from .ports import CARRIED_AS, carried, numpy_dtype
 from .record import Bound
-from .selection import allocation_strategy, choose_target, fusion_mode, placed, thread_count
+from .selection import allocation_strategy, choose_target, fusion_mode, thread_count
 from .stage import Stage
 
 if TYPE_CHECKING:
@@ -51,10 +53,13 @@ class Pipeline:
         self.description = description
         self.bound = bound
         self._nodes: dict[str, Stage] = {}
+        self._alternatives: dict[str, tuple[Alternative, ...]] = {}
+        self._variants: OrderedDict[tuple[tuple[tuple[str, int], ...], str, str], Pipeline | None] = OrderedDict()
         self._edges: list[Edge] | None = None
         self._graph: Graph | None = None
         self._executables: OrderedDict[tuple[str, str, str, int, str], Executable] = OrderedDict()
         self._recent: tuple[discovery.Registry, tuple[Any, ...], Executable] | None = None
+        self._recent_variant: tuple[tuple[Any, ...], Pipeline | None] | None = None
         self._lock = ForkLock()
 
     # -- building ------------------------------------------------------------------------------------------
@@ -98,6 +103,135 @@ class Pipeline:
         dst, dst_port = pipeline_toml.split_port(to)
         self._edges = [*(self._edges or []), Edge(src, src_port, dst, dst_port)]
 
+    def when(
+        self,
+        node: str,
+        stage: Stage | str | None,
+        *,
+        modes: Sequence[str] = (),
+        dtypes: Sequence[str] = (),
+    ) -> None:
+        """Have `stage` stand in for a node's stage in some runs; of several that apply, the first one given does.
+
+        Parameters
+        ----------
+        node : str
+            As `add` returned it.
+        stage : Stage, str or None
+            A name stands for that stage with its default parameters; None: the chain does without the node.
+        modes : sequence of {"abs", "rel", "pwrel", "none"}, optional
+            Modes of the bound in which it stands in ("none": there is no bound); all where not given.
+        dtypes : sequence of str, optional
+            NumPy names of the source's dtypes for which it does; all where not given.
+
+        Raises
+        ------
+        PipelineError
+            For an unknown node, mode or dtype, and for a pipeline that has been planned or run.
+        """
+        self._open()
+        if node not in self._nodes:
+            raise PipelineError(f"there is no node {node!r}; nodes: {', '.join(self._nodes)}")
+        if isinstance(stage, Stage):
+            given = Alternative(tuple(modes), tuple(dtypes), discovery.registry().qualified(type(stage)), stage.parameters())
+        else:
+            given = Alternative(tuple(modes), tuple(dtypes), stage or "")
+        self._alternatives[node] = (*self._alternatives.get(node, ()), given)
+
+    def variant(self, dtype: str, bound: Bound | None, missing: tuple[float, ...] = ()) -> Pipeline:
+        """Return the pipeline that runs for data of `dtype` under `bound`: itself, unless other stages stand in.
+
+        First alternatives take the places they apply to, then stages that stand in for the type (`Stage.stand_in`), then
+        what runs takes the missing values.
+
+        Parameters
+        ----------
+        dtype : str
+        bound : Bound or None
+            Counts as None for types that come back as they are (bool).
+        missing : tuple of float, optional
+            Finite values to be taken for missing ones.
+
+        Raises
+        ------
+        UsageError
+            Where a stage does not serve the bound's mode, or none takes missing values; lists the presets that do.
+        PipelineError
+            Where an alternative or what stands in does not fit the pipeline.
+        """
+        mode, kind = mode_of(None if dtype in CARRIED_AS else bound), carried(dtype)
+        asked, recent = (discovery.registry(), mode, dtype, missing), self._recent_variant
+        if recent is not None and recent[0] == asked:
+            return recent[1] or self
+        picked = chosen(self._alternatives, mode, kind)
+        key = tuple((node, self._alternatives[node].index(a)) for node, a in picked.items()), kind, repr(missing)
+        with self._lock.current:
+            known, found = key in self._variants, self._variants.get(key)
+        if not known:
+            made = self._suited(picked, kind)
+            if missing:
+                made = made._taking(missing) or _untaken(dtype, mode, kind, missing)
+            found = None if made is self else made  # a pipeline that held itself would be freed late
+            with self._lock.current:
+                found = self._variants.setdefault(key, found)
+                while len(self._variants) > _PLANS_KEPT:
+                    self._variants.popitem(last=False)
+        pipe = self if found is None else found
+        if mode != NO_BOUND and not pipe._serves(mode):
+            check_served(pipe._nodes.items(), mode, dtype, _presets_that(lambda p: p._suited_for(mode, kind)._serves(mode, kind)))
+        self._recent_variant = None if missing else (asked, found)
+        return pipe
+
+    def _suited_for(self, mode: str, kind: str) -> Pipeline:
+        return self._suited(chosen(self._alternatives, mode, kind), kind)
+
+    def _suited(self, picked: Mapping[str, Alternative], kind: str) -> Pipeline:
+        """Return the pipeline in which alternatives, and stages that suit the element type, stand in."""
+        pipe = self._with(picked) if picked else self
+        graph = pipe.graph.suited(kind)
+        return pipe if graph is pipe.graph else Pipeline.of(graph, self.bound, self.title, self.description)
+
+    def _serves(self, mode: str, kind: str = "") -> bool:
+        """Whether its stages serve the mode, and take the element type where one is given."""
+        if kind:
+            _ = self.graph.types(kind)
+        return all(mode in stage.bound_modes for stage in self._nodes.values() if stage.needs_bound or stage.takes_bound)
+
+    def _taking(self, missing: tuple[float, ...]) -> Pipeline | None:
+        """Return the pipeline in which every stage that can takes these values for missing; None where none does."""
+        made = {node: stage.with_missing_values(missing) for node, stage in self._nodes.items()}
+        if all(stage is None for stage in made.values()):
+            return None
+        graph = Graph.build({node: made[node] or stage for node, stage in self._nodes.items()}, self.graph.edges)
+        return Pipeline.of(graph, self.bound, self.title, self.description)
+
+    @property
+    def missing_values(self) -> tuple[float, ...]:
+        """The finite values that its stages take for missing ones."""
+        return tuple(dict.fromkeys(value for stage in self._nodes.values() for value in stage.missing_values()))
+
+    def _with(self, picked: Mapping[str, Alternative]) -> Pipeline:
+        """Return the pipeline in which alternatives stand in; one without a name of its own takes its stage's."""
+        registry = discovery.registry()
+        pipe = Pipeline(self.title, self.description, self.bound)
+        named: dict[str, str] = {}
+        for node, stage in self._nodes.items():
+            other = picked.get(node)
+            if other is None:
+                named[node] = pipe.add(stage, node)
+            elif other.stage:
+                made = registry.stage_class(other.stage).from_parameters(other.params)
+                taken = {*self._nodes, *pipe._nodes}
+                own = node != pipeline_toml.free_name(stage.name, ())
+                named[node] = pipe.add(made, node if own else pipeline_toml.free_name(made.name, taken - {node}))
+            elif any(e.src == node for e in self._edges or ()):
+                raise PipelineError(f"an alternative leaves node {node!r} out, which edges begin at; a chain would close the gap")
+        if self._edges is not None:
+            kept = [e for e in self._edges if e.dst in named or e.dst not in self._nodes]
+            pipe._edges = [Edge(named.get(e.src, e.src), e.src_port, named.get(e.dst, e.dst), e.dst_port) for e in kept]
+        _ = pipe.graph
+        return pipe
+
     def _open(self) -> None:
         if self._graph is not None:
             raise PipelineError("this pipeline has been planned or run and cannot change any more; build another")
@@ -112,9 +246,9 @@ class Pipeline:
         return self._graph
 
     @staticmethod
-    def of(graph: Graph, bound: Bound | None = None) -> Pipeline:
+    def of(graph: Graph, bound: Bound | None = None, title: str = "", description: str = "") -> Pipeline:
         """Return a pipeline that runs `graph`."""
-        pipe = Pipeline(bound=bound)
+        pipe = Pipeline(title, description, bound)
         pipe._nodes = dict(graph.nodes)
         pipe._edges = list(graph.edges)
         pipe._graph = graph
@@ -128,6 +262,8 @@ class Pipeline:
         registry = discovery.registry()
         for entry in spec.stages:
             pipe.add(registry.stage_class(entry.stage).from_parameters(entry.params), entry.node)
+            if entry.when:
+                pipe._alternatives[entry.node] = entry.when
         if spec.edges is not None:
             pipe._edges = [Edge(*e) for e in spec.edges]
         _ = pipe.graph
@@ -170,7 +306,7 @@ class Pipeline:
         """Return TOML from which `from_toml` builds an equal pipeline."""
         registry = discovery.registry()
         stages = tuple(
-            pipeline_toml.StageSpec(node, registry.qualified(type(stage)), stage.parameters())
+            pipeline_toml.StageSpec(node, registry.qualified(type(stage)), stage.parameters(), self._alternatives.get(node, ()))
             for node, stage in self.graph.nodes.items()
         )
         beside = self.graph.beside_chain
@@ -190,8 +326,7 @@ class Pipeline:
     ) -> Executable:
         """Return the plan for `dtype` with what runs it; the most recent ones are kept.
 
-        `chunk` is the archive chunk that an archive at hand states; default: what the stages' spans give. `allocation` is
-        ``"minimal"`` (the default) or ``"preallocate"``, see `briquette.arena`.
+        `chunk`: of the archive at hand; default: the spans'. `allocation`: ``"minimal"`` or ``"preallocate"``, see `arena`.
         """
         # what was asked last is likely asked again, and looking all of it up takes longer than a kernel's launch
         asked = (dtype, target, fusion, chunk, allocation, os.environ.get("BRIQUETTE_FUSION"))
@@ -210,7 +345,7 @@ class Pipeline:
         chosen = choose_target(target)
         mode = fusion_mode(fusion)
         strategy = allocation_strategy(allocation)
-        key = (dtype, chosen.name if chosen else "numpy", mode, chunk or self.graph.chunk, strategy)
+        key = (dtype, chosen.name if chosen else "numpy", mode, chunk or self.graph.chunk_for(dtype), strategy)
         with self._lock.current:
             found = self._executables.get(key)
             if found is not None and found.target is chosen:
@@ -227,14 +362,27 @@ class Pipeline:
                 self._executables.popitem(last=False)
         return found
 
-    def plan(self, x: Any, target: str | None = None, fusion: str | None = None) -> Plan:
-        """Return how this pipeline runs for an array, or for a dtype."""
+    def plan(self, x: Any, target: str | None = None, fusion: str | None = None, mode: str | None = None) -> Plan:
+        """Return how this pipeline runs for an array, or for a dtype, under a bound of `mode` (default: as `compile`)."""
         dtype = x.dtype if hasattr(x, "dtype") and not isinstance(x, type) else x  # numpy.float32 has one, a descriptor
-        return self.executable(_dtype_name(dtype), target, fusion).plan
+        name = _dtype_name(dtype)
+        return self._ready(name, mode).executable(carried(name), target, fusion).plan
 
-    def compile(self, dtype: Any, target: str | None = None, fusion: str | None = None) -> None:
-        """Compile what runs on arrays of `dtype`, into memory and the disk cache."""
-        self.executable(_dtype_name(dtype), target, fusion).compile()
+    def compile(self, dtype: Any, target: str | None = None, fusion: str | None = None, mode: str | None = None) -> None:
+        """Compile what runs on arrays of `dtype`, into memory and the disk cache.
+
+        `mode` is that of the bound to come; default: that of the pipeline's own, else what its stages without alternatives serve.
+        """
+        name = _dtype_name(dtype)
+        self._ready(name, mode).executable(carried(name), target, fusion).compile()
+
+    def _ready(self, dtype: str, mode: str | None) -> Pipeline:
+        if mode is not None:
+            return self.variant(dtype, None if mode == NO_BOUND else Bound(0.5, mode))
+        if self.bound is not None:
+            return self.variant(dtype, self.bound)
+        needing = [stage.bound_modes for stage in self._nodes.values() if stage.needs_bound]
+        return self.variant(dtype, Bound(0.5, needing[0][0]) if needing and needing[0] else None)
 
     def tune(
         self,
@@ -251,12 +399,12 @@ class Pipeline:
         Archives do not change. Later runs of the same plan on the same kind of processor or device use the choice, in other
         processes too. Geometries that were not compiled before are.
         """
+        from .request import asked
         from .tuning import tune
 
-        source, target = placed(x, target)
-        run = self.executable(source.dtype, target, fusion)
-        bound = Bound(eb, mode) if eb is not None else self.bound
-        return tune(run, source.flat, bound, thread_count(run.target, threads))
+        pipe, bound, source, target = asked(self, eb, mode, x, target)
+        run = pipe.executable(carried(source.dtype), target, fusion)
+        return tune(run, source.flat, bound, thread_count(run.target, threads), shape=source.shape)
 
     def compress(self, x: Any, eb: float | None = None, mode: str = "abs", **options: Any) -> bytes | memoryview:
         """Compress `x`; see `briquette.compress`, whose keyword arguments this takes."""
@@ -283,28 +431,56 @@ class Pipeline:
             dict(self.graph.nodes) == dict(other.graph.nodes)
             and set(self.graph.edges) == set(other.graph.edges)
             and self.bound == other.bound
+            and self._alternatives == other._alternatives
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (dict(self._nodes), self._edges, self.bound, self.title, self.description))
+        return (_rebuild, (dict(self._nodes), self._edges, self.bound, self.title, self.description, dict(self._alternatives)))
 
     def __repr__(self) -> str:
         return f"Pipeline({self.title + ': ' if self.title else ''}{' + '.join(self._nodes)})"
 
 
+def _untaken(dtype: str, mode: str, kind: str, missing: tuple[float, ...]) -> NoReturn:
+    check_missing(dtype, _presets_that(lambda p: p._suited_for(mode, kind)._taking(missing) is not None))
+
+
 def _dtype_name(dtype: Any) -> str:
     try:
+        if isinstance(dtype, str) and dtype == "bfloat16":
+            numpy_dtype(dtype)  # makes the name known to NumPy
         return str(np.dtype(dtype).newbyteorder("=").name)
+    except MissingPack:
+        raise
     except Exception as exc:  # whatever NumPy, or a foreign object that it asks, makes of it
         raise UnsupportedInput(f"{shown(dtype)} is no dtype of NumPy; give one such as 'float32', or an array") from exc
 
 
-def _rebuild(nodes: dict[str, Stage], edges: list[Edge] | None, bound: Bound | None, title: str, description: str) -> Pipeline:
+def _rebuild(
+    nodes: dict[str, Stage],
+    edges: list[Edge] | None,
+    bound: Bound | None,
+    title: str,
+    description: str,
+    alternatives: dict[str, tuple[Alternative, ...]],
+) -> Pipeline:
     pipe = Pipeline(title, description, bound)
-    pipe._nodes, pipe._edges = nodes, edges
+    pipe._nodes, pipe._edges, pipe._alternatives = nodes, edges, alternatives
     return pipe
+
+
+def _presets_that(suit: Callable[[Pipeline], bool]) -> list[str]:
+    """Return the presets that suit; those that cannot be loaded are left out."""
+    found = []
+    for name in discovery.registry().presets():
+        try:
+            if suit(Pipeline.from_preset(name)):
+                found.append(name)
+        except BriquetteError:
+            continue
+    return found
 
 
 def chain(*stages: Stage | str, bound: Bound | None = None, sides: bool = True) -> Pipeline:
@@ -321,21 +497,3 @@ def chain(*stages: Stage | str, bound: Bound | None = None, sides: bool = True) 
         pipe._edges = []
     _ = pipe.graph
     return pipe
-
-
-def as_pipeline(pipeline: str | os.PathLike[str] | Pipeline) -> Pipeline:
-    """Return a pipeline from itself, a preset's name, or the path of a TOML file."""
-    if isinstance(pipeline, Pipeline):
-        return pipeline
-    if isinstance(pipeline, os.PathLike):
-        return Pipeline.from_toml(pipeline)
-    if not isinstance(pipeline, str):
-        raise UsageError(
-            f"pipeline={shown(pipeline)} is a {type(pipeline).__name__}; give a preset's name, a TOML file's path or a Pipeline"
-        )
-    return Pipeline.from_toml(Path(pipeline)) if pipeline.endswith(".toml") else _preset(discovery.registry(), pipeline)
-
-
-@lru_cache(maxsize=64)
-def _preset(_registry: discovery.Registry, name: str) -> Pipeline:
-    return Pipeline.from_preset(name)

@@ -11,6 +11,12 @@
     node = "first"                 # optional: the stage's name by default, then with -2, -3, ...
     [stage.params]
     order = 2
+    [[stage.when]]                 # optional: what stands in for the stage in runs of some kind; the first that applies
+    modes = ["pwrel"]              # of the bound ("none": without one); all where left out
+    dtypes = ["float32"]           # of the source; all where left out
+    use = "other-stage"            # left out: the chain does without the stage
+    [stage.when.params]
+    order = 1
     [[edge]]                       # optional: without any, the stages form a chain
     from = "first.out"             # node.port; "in" alone is the pipeline's own input
     to = "second.in"
@@ -28,6 +34,7 @@ from typing import Any, Final
 
 from . import _toml
 from ._names import shown, unfit
+from .alternatives import Alternative
 from .errors import PipelineError, UsageError
 from .params import Scalar
 from .record import Bound
@@ -53,18 +60,23 @@ class StageSpec:
         Name of the stage, or ``distribution:name``.
     params : mapping
         Parameters by name: bools, ints, floats and strings.
+    when : tuple of Alternative
+        What stands in for it, see `briquette.alternatives`.
     """
 
     node: str
     stage: str
     params: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
+    when: tuple[Alternative, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "params", dict(self.params))
-        if not _STAGE.fullmatch(self.stage):
-            raise PipelineError(
-                f"{self.stage!r} is no name of a stage; write lower-case letters, digits and hyphens, or distribution:name"
-            )
+        object.__setattr__(self, "when", tuple(self.when))
+        for name in (self.stage, *(a.stage for a in self.when if a.stage)):
+            if not _STAGE.fullmatch(name):
+                raise PipelineError(
+                    f"{name!r} is no name of a stage; write lower-case letters, digits and hyphens, or distribution:name"
+                )
         if not self.node or "." in self.node:
             raise PipelineError(f"node name {self.node!r} of stage {self.stage!r} must not be empty nor contain a dot")
         problem = unfit(self.node)
@@ -148,27 +160,50 @@ def loads(text: str, source: str = "pipeline") -> PipelineSpec:
 def _stages(tables: Sequence[Mapping[str, Any]], source: str) -> tuple[StageSpec, ...]:
     places = [f"{source}, [[stage]] {i}" for i in range(1, len(tables) + 1)]
     for table, where in zip(tables, places, strict=True):
-        _known(table, ("use", "node", "params"), where)
+        _known(table, ("use", "node", "params", "when"), where)
     uses = [_string(table, "use", where) for table, where in zip(tables, places, strict=True)]
     nodes = [_string(table, "node", where, None) for table, where in zip(tables, places, strict=True)]
     taken = {node for node in nodes if node is not None}
     out = []
     for table, where, use, node in zip(tables, places, uses, nodes, strict=True):
-        params = table.get("params", {})
-        if not isinstance(params, dict):
-            raise PipelineError(f"{where} ({use}): params is {params!r}, not a table; write [stage.params]")
-        for key, value in params.items():
-            if not isinstance(value, (bool, int, float, str)):
-                what = f"{key} = {value!r} is a {type(value).__name__}"
-                raise PipelineError(f"{where} ({use}), params: {what}; parameters are bools, numbers or strings")
+        params = _params(table, f"{where} ({use})", "[stage.params]")
         if node is None:
             node = free_name(use, taken)
             taken.add(node)
+        when = table.get("when", [])
+        if not isinstance(when, list) or not all(isinstance(each, dict) for each in when):
+            raise PipelineError(f"{where} ({use}): 'when' is not a list of tables; write [[stage.when]]")
+        alternatives = [_alternative(each, f"{where} ({use}), [[stage.when]] {i}") for i, each in enumerate(when, 1)]
         try:
-            out.append(StageSpec(node, use, params))
+            out.append(StageSpec(node, use, params, tuple(alternatives)))
         except PipelineError as exc:
             raise PipelineError(f"{where}: {exc}") from exc
     return tuple(out)
+
+
+def _params(table: Mapping[str, Any], where: str, header: str) -> dict[str, Any]:
+    params = table.get("params", {})
+    if not isinstance(params, dict):
+        raise PipelineError(f"{where}: params is {params!r}, not a table; write {header}")
+    for key, value in params.items():
+        if not isinstance(value, (bool, int, float, str)):
+            what = f"{key} = {value!r} is a {type(value).__name__}"
+            raise PipelineError(f"{where}, params: {what}; parameters are bools, numbers or strings")
+    return params
+
+
+def _alternative(table: Mapping[str, Any], where: str) -> Alternative:
+    _known(table, ("modes", "dtypes", "use", "params"), where)
+    words = {}
+    for key in ("modes", "dtypes"):
+        words[key] = table.get(key, [])
+        if not isinstance(words[key], list) or not all(isinstance(word, str) for word in words[key]):
+            raise PipelineError(f"{where}: {key} = {words[key]!r} is not a list of strings")
+    params = _params(table, where, "[stage.when.params]")
+    try:
+        return Alternative(tuple(words["modes"]), tuple(words["dtypes"]), _string(table, "use", where, ""), params)
+    except PipelineError as exc:
+        raise PipelineError(f"{where}: {exc}") from exc
 
 
 def free_name(stage: str, taken: Iterable[str]) -> str:
@@ -260,6 +295,16 @@ def dumps(spec: PipelineSpec) -> str:
         if stage.params:
             lines.append("[stage.params]")
             lines += [f"{_key(k)} = {_value(v, f'parameter {k!r} of {stage.node!r}')}" for k, v in stage.params.items()]
+        for other in stage.when:
+            lines.append("[[stage.when]]")
+            given = (("modes", other.modes), ("dtypes", other.dtypes))
+            lines += [f"{key} = [{', '.join(map(_quoted, words))}]" for key, words in given if words]
+            lines += [f"use = {_quoted(other.stage)}"] if other.stage else []
+            if other.params:
+                lines.append("[stage.when.params]")
+                lines += [
+                    f"{_key(k)} = {_value(v, f'parameter {k!r} in place of {stage.node!r}')}" for k, v in other.params.items()
+                ]
     for source, source_port, target, target_port in spec.edges or ():
         ends = _quoted(_end(source, source_port)), _quoted(_end(target, target_port))
         lines += ["", "[[edge]]", f"from = {ends[0]}", f"to = {ends[1]}"]

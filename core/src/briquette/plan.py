@@ -25,7 +25,7 @@ class Step:
         In stream order. A ``numpy`` step of several nodes walks the stream in pieces that stay in cache.
     kind : {"fused", "kernel", "numpy"}
     harness : str
-        Empty for a ``numpy`` step.
+        Empty for a ``numpy`` step, and for a stage that brings its own program (`Stage.staged_kernel`).
     """
 
     nodes: tuple[str, ...]
@@ -99,8 +99,11 @@ class Plan:
     @cached_property
     def random_access(self) -> bool:
         """Whether decompression may begin at any chunk: no stage's inverse looks beyond its span, and spans divide a chunk."""
-        specs = [stage.inverse_fusion_spec() for stage in self.graph.nodes.values()]
-        return all(spec.fusable and self.chunk % spec.span == 0 for spec in specs)
+        specs = {node: stage.inverse_fusion_spec() for node, stage in self.graph.nodes.items()}
+        if not all(spec.fusable for spec in specs.values()):
+            return False
+        items = {node: self.types[node][self.graph.nodes[node].inputs[0]].numpy.itemsize for node in specs}
+        return all(self.chunk % spec.elements(items[node]) == 0 for node, spec in specs.items())
 
     def direction(self, which: Direction) -> DirectionPlan:
         return self.forward if which == "forward" else self.inverse
@@ -115,7 +118,7 @@ class Plan:
         for b in plan.buffers:
             if b.type.layout == "stream":
                 for step in range(b.born, b.dies + 1):
-                    alive[step] += count * b.type.numpy.itemsize
+                    alive[step] += count * b.type.itemsize
         return max(alive)
 
     def explain(self, count: int | None = None) -> str:
@@ -142,5 +145,5 @@ def _step_words(step: Step) -> str:
     if step.kind == "fused":
         return f"fused by {step.harness}: {names}"
     if step.kind == "kernel":
-        return f"kernel of its own ({step.harness}): {names}"
+        return f"kernel of its own ({step.harness or 'the stage'}): {names}"
     return f"NumPy{', walked in pieces' if len(step.nodes) > 1 else ''}: {names}"

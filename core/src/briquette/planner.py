@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, get_args
 
-from .declare import FusedOp, FusionSpec
+from .declare import FusedOp, FusionAccess, FusionSpec
 from .errors import FusionError, UsageError
 from .graph import INPUT, INPUT_PORT, Graph, NodePort, declaring
 from .harness import Direction, Harness, Member
@@ -42,7 +42,7 @@ def make_plan(
     if fusion not in FUSION_MODES:
         raise UsageError(f"fusion {fusion!r} is unknown; use one of {', '.join(FUSION_MODES)}")
     types = graph.types(dtype)
-    size = graph.chunk if chunk is None else graph.check_chunk(chunk)
+    size = graph.chunk_for(dtype) if chunk is None else graph.check_chunk(chunk, types)
     by_name = {h.name: h for h in harnesses}
     planners = [_Planner(graph, types, target, by_name, fusion, d, size) for d in ("forward", "inverse")]
     forward, inverse = (p.plan() for p in planners)
@@ -159,7 +159,7 @@ class _Planner:
         while at < size:
             end = groups.get(at, at + 1)
             if end > at + 1:
-                steps.append(Step(tuple(path[at:end]), "fused", self.members[path[at]].op.strategy))
+                steps.append(Step(tuple(path[at:end]), "fused", self._harness(path[at:end])))
             else:
                 steps.append(self._alone(path[at]))
             if end < size:
@@ -171,28 +171,59 @@ class _Planner:
         """Return the launches that fusing `chain` removes, None where it cannot or should not fuse."""
         if self.fusion == "off" or self._refusal(chain) is not None:
             return None
-        gain = self.harnesses[self.members[chain[0]].op.strategy].gain([self.members[n] for n in chain])
+        gain = self.harnesses[self._harness(chain)].gain([self.members[n] for n in chain])
         return max(gain, 1) if self.fusion == "force" else gain if gain > 0 else None
 
     def _refusal(self, chain: Sequence[str]) -> str | None:
         """Return why the nodes of `chain` cannot run as one kernel, or None."""
+        return self._runner(tuple(chain))[1]
+
+    def _harness(self, chain: Sequence[str]) -> str:
+        """Return the name of the harness that runs the nodes of `chain` as one kernel."""
+        return self._runner(tuple(chain))[0]
+
+    def _runner(self, chain: tuple[str, ...]) -> tuple[str, str | None]:
+        """Return the first harness that all nodes of `chain` serve and that runs them as one kernel; else why none does."""
+        if chain not in self._runners:
+            self._runners[chain] = self._find_runner(chain)
+        return self._runners[chain]
+
+    @cached_property
+    def _runners(self) -> dict[tuple[str, ...], tuple[str, str | None]]:
+        return {}
+
+    def _find_runner(self, chain: tuple[str, ...]) -> tuple[str, str | None]:
         assert self.target is not None
         for node in chain:
             if node not in self.members:
                 spec, _ = declared(self.graph.nodes[node], self.direction)
-                what = "no device policy (fused_op)" if spec.fusable else "no role: UNFUSABLE, a barrier"
-                return f"{node} declares {what}"
+                what = "no role: UNFUSABLE, a barrier"
+                if spec.fusable:
+                    what = "no device policy (fused_op)"
+                    if self._brings_kernel(node):
+                        what = "a kernel of its own (staged_kernel) and no policy"
+                if spec.reason:
+                    what += f" ({spec.reason})"
+                return "", f"{node} declares {what}"
         members = [self.members[n] for n in chain]
-        strategies = sorted({m.op.strategy for m in members})
-        if len(strategies) > 1:
-            return f"their policies are written for different harnesses: {', '.join(strategies)}"
-        if strategies[0] not in self.harnesses:
+        common = [s for s in members[0].op.strategies if all(s in m.op.strategies for m in members)]
+        if not common:
+            names = sorted({s for m in members for s in m.op.strategies})
+            return "", f"their policies are written for different harnesses: {', '.join(names)}"
+        installed = [s for s in common if s in self.harnesses]
+        if not installed:
             known = ", ".join(sorted(self.harnesses)) or "none"
-            return f"the harness {strategies[0]!r} is not installed (installed: {known})"
+            return "", f"the harness {' or '.join(map(repr, common))} is not installed (installed: {known})"
         apart = self._split_side(chain)
         if apart is not None:
-            return apart
-        return self.harnesses[strategies[0]].refuse(members, self.direction, self.target, self.chunk)
+            return "", apart
+        why: dict[str, str] = {}
+        for name in installed:
+            refused = self.harnesses[name].refuse(members, self.direction, self.target, self.chunk)
+            if refused is None:
+                return name, None
+            why[name] = refused
+        return "", next(iter(why.values())) if len(why) == 1 else "; ".join(f"{name}: {text}" for name, text in why.items())
 
     def _split_side(self, chain: Sequence[str]) -> str | None:
         """Return the reason where an edge into an optional input has one end only in `chain`."""
@@ -213,8 +244,12 @@ class _Planner:
 
     def _alone(self, node: str) -> Step:
         if self._refusal([node]) is None:
-            return Step((node,), "kernel", self.members[node].op.strategy)
-        return Step((node,), "numpy")
+            return Step((node,), "kernel", self._harness([node]))
+        return Step((node,), "kernel" if self._brings_kernel(node) else "numpy")
+
+    def _brings_kernel(self, node: str) -> bool:
+        assert self.target is not None
+        return self.graph.nodes[node].staged_kernel(self.direction, self.target.dialect, self.types[node]) is not None
 
     def _why_apart(self, path: Sequence[str], start: int, cut: int, groups: Mapping[int, int]) -> str:
         if self.fusion == "off":
@@ -242,7 +277,8 @@ class _Planner:
         steps: list[Step] = []
         local: list[str] = []
         for node in path:
-            fits = declared(self.graph.nodes[node], self.direction)[0].fusable and self.fusion != "off"
+            spec = declared(self.graph.nodes[node], self.direction)[0]
+            fits = spec.fusable and spec.access is not FusionAccess.LAYOUT and self.fusion != "off"
             waits = any(e.dst == node and e.src not in local for e in self.graph.side)  # a step starts when its head can
             if fits and local and not waits:
                 local.append(node)

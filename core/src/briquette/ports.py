@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import PipelineError
+from .errors import MissingPack, PipelineError
 
 Layout = Literal["stream", "chunked"]
 Words = NDArray[np.uint32]
 
-#: dtypes a stream port may carry
-STREAM_DTYPES: Final = frozenset({"float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
-
 #: dtypes of quantization codes: what predictors, transforms and coders work on
 CODE_DTYPES: Final = frozenset({"int16", "uint16", "int32", "uint32", "int64", "uint64"})
+INTEGER_DTYPES: Final = CODE_DTYPES | {"int8", "uint8"}
+FLOAT_DTYPES: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
+
+#: dtypes a stream port may carry
+STREAM_DTYPES: Final = INTEGER_DTYPES | FLOAT_DTYPES
+
+#: dtypes of arrays whose elements travel as another type of the same bytes
+CARRIED_AS: Final = {"bool": "uint8"}
+
+
+def carried(dtype: str) -> str:
+    """Return the element type that an array of `dtype` has as a stream: its own, but for the keys of `CARRIED_AS`."""
+    return CARRIED_AS.get(dtype, dtype)
+
+
+def itemsize(dtype: str) -> int:
+    """Return the bytes of an element; needs no NumPy that knows the type."""
+    return int(carried(dtype).lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """Return the dtype of that name; raise `MissingPack` for bfloat16 where ml_dtypes, which defines it, is not installed."""
+    if dtype == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError as exc:
+            message = "bfloat16 is a dtype of ml_dtypes, which is not installed; install it: pip install ml_dtypes"
+            raise MissingPack(message, distribution="ml_dtypes") from exc
+        found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return found
+    return np.dtype(dtype)
 
 
 @dataclass(frozen=True)
@@ -86,8 +114,13 @@ class PortType:
         return self.layout == "stream" and self.dtype in CODE_DTYPES
 
     @property
-    def numpy(self) -> np.dtype[np.generic]:
-        return np.dtype(self.dtype)
+    def numpy(self) -> np.dtype[Any]:
+        return numpy_dtype(self.dtype)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return itemsize(self.dtype)
 
 
 @dataclass(frozen=True)

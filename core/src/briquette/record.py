@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 from ._names import shown
 from .errors import ArchiveError, UsageError
 from .params import Scalar
 
-BoundMode = Literal["abs", "rel"]
-_ALIASES = {"abs": "abs", "rel": "rel", "noa": "rel"}
+BoundMode = Literal["abs", "rel", "pwrel"]
+_ALIASES = {"abs": "abs", "rel": "rel", "noa": "rel", "pwrel": "pwrel"}
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,9 @@ class Bound:
     Parameters
     ----------
     eb : float
-        Greater than zero and finite.
-    mode : {"abs", "rel"}
-        ``rel`` (alias ``noa``) is relative to the range of the finite values.
+        Greater than zero and finite; below 1 for ``pwrel``.
+    mode : {"abs", "rel", "pwrel"}
+        ``rel`` (alias ``noa``) is relative to the range of the finite values, ``pwrel`` to each value's own magnitude.
     """
 
     eb: float
@@ -41,8 +42,16 @@ class Bound:
             raise UsageError(f"error bound {shown(self.eb)} must be finite, and is beyond float64") from exc
         except Exception as exc:  # __float__ may be foreign code
             raise UsageError(f"error bound {shown(self.eb)} is not a number") from exc
+        given: object = self.eb
+        if isinstance(given, Integral) and int(eb) > int(given):
+            eb = math.nextafter(eb, 0.0)  # an integer that float64 does not hold is never rounded up
         if not (math.isfinite(eb) and eb > 0.0):
             raise UsageError(f"error bound {shown(self.eb)} must be finite and greater than zero (in float64 it is {eb!r})")
+        if self.mode == "pwrel" and eb >= 1.0:
+            raise UsageError(
+                f"error bound {shown(self.eb)} of mode 'pwrel' must be below 1: a value may change by that share of itself, "
+                f"and 1 would let it lose its sign; give one such as 1e-3"
+            )
         object.__setattr__(self, "eb", eb)
         object.__setattr__(self, "mode", _ALIASES[self.mode])
 

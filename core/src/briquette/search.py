@@ -25,7 +25,7 @@ from .arrays import Source
 from .errors import Unreachable, UsageError
 from .executor import Executable
 from .pipeline import Pipeline
-from .ports import Chunked
+from .ports import CARRIED_AS, Chunked
 from .record import Bound, RunRecord
 from .selection import REFERENCE, choose_target
 
@@ -41,6 +41,8 @@ PSNR_TOLERANCE: Final = 0.5
 #: the smallest bound tried is the largest, the range, times 2**-64: below what float64 can tell
 _DEPTH: Final = 64 * math.log(2.0)
 _STEPS: Final = 64
+#: elements of a sample's box along an axis, a multiple of the edges of tiles
+_EDGE: Final = 64
 #: two bounds nearer than this (in the logarithm) have nothing between them
 _NARROW: Final = 1e-6
 
@@ -105,13 +107,13 @@ class Search:
     whole_runs: int
 
 
-def goal_of(target_ratio: object, target_psnr: object, eb: object, pipe: Pipeline) -> Goal:
+def goal_of(target_ratio: object, target_psnr: object, eb: object) -> Goal:
     """Return the goal that the caller named, one of the two.
 
     Raises
     ------
     UsageError
-        Where both are given, or one beside a bound; where it is no positive finite number; where the pipeline takes no bound.
+        Where both are given, or one beside a bound; where it is no positive finite number.
     """
     if eb is not None or (target_ratio is not None and target_psnr is not None):
         raise UsageError("give one of eb=, target_ratio= and target_psnr=: each of them settles the bound")
@@ -123,9 +125,15 @@ def goal_of(target_ratio: object, target_psnr: object, eb: object, pipe: Pipelin
     if not (math.isfinite(value) and value > 0.0):
         example = "10" if name == "target_ratio" else "60 (dB)"
         raise UsageError(f"{name}={shown(given)} must be a finite number greater than zero, such as {example}")
-    if not any(stage.needs_bound for stage in pipe.graph.nodes.values()):
-        raise UsageError(f"{name}= needs a pipeline that takes an error bound; this one is lossless: leave it out")
     return Goal("ratio" if name == "target_ratio" else "psnr", value)
+
+
+def check_takes(goal: Goal, pipe: Pipeline, dtype: str) -> None:
+    """Raise `UsageError` where no bound has an effect: the pipeline takes none, or data of the type come back as they are."""
+    if dtype in CARRIED_AS:
+        raise UsageError(f"target_{goal.kind}= means nothing for {dtype}, which comes back as it is: leave it out")
+    if not any(stage.needs_bound or stage.takes_bound for stage in pipe.graph.nodes.values()):
+        raise UsageError(f"target_{goal.kind}= needs a pipeline that takes an error bound; this one is lossless: leave it out")
 
 
 def find(
@@ -183,7 +191,7 @@ class _Trials:
 
     @cached_property
     def extent(self) -> bounds.Extent:
-        return bounds.extent(self.host)
+        return bounds.extent(self.host, self._pipe.missing_values)
 
     @property
     def span(self) -> float:
@@ -191,8 +199,15 @@ class _Trials:
         return bounds.range_bound(1.0, self.extent)[0]
 
     @cached_property
+    def _sample(self) -> tuple[NDArray[Any], tuple[int, ...]]:
+        if any(stage.reads_shape for stage in self._pipe.graph.nodes.values()):
+            return boxes(self.host, self._source.shape)
+        flat = stratified(self.host, self._run.plan.chunk)
+        return flat, flat.shape
+
+    @property
     def sample(self) -> NDArray[Any]:
-        return stratified(self.host, self._run.plan.chunk)
+        return self._sample[0]
 
     @cached_property
     def _trial_run(self) -> Executable:
@@ -218,15 +233,16 @@ class _Trials:
         given, sample, run = self.bound(at), self.sample, self._trial_run
         # relative to the range of the whole, of which the sample may have a part only
         eb = given.eb if self._mode == "abs" else max(bounds.range_bound(given.eb, self.extent)[1], 5e-324)
-        record, values = run.forward(sample, Bound(eb), self._threads)
+        shape = self._sample[1]
+        record, values = run.forward(sample, Bound(eb), self._threads, shape=shape)
         if self._goal.kind == "ratio":
             coded = sum(v.nbytes + (v.sizes.nbytes if isinstance(v, Chunked) else 0) for v in values.values())
             raw = raw_size(header_for(self._pipe, self._source, given, record.state))
             whole = raw - self.host.nbytes + coded * (self.host.size / sample.size)
             return self.host.nbytes / min(whole, raw)
         back = np.empty_like(sample)
-        run.inverse(values, record, sample.size, self._threads, back)
-        return bounds.compare(sample, back, eb, self.extent).psnr
+        run.inverse(values, record, run.lengths.stretch(shape), self._threads, back)
+        return bounds.compare(sample, back, eb, self.extent, missing=self._pipe.missing_values).psnr
 
     def measured(self, archive: memoryview) -> float:
         """Return the ratio or PSNR of an archive of the whole."""
@@ -235,7 +251,7 @@ class _Trials:
         target = self._run.target.name if self._run.target is not None else REFERENCE
         back = decompress(archive, target=target, threads=self._threads, flat=slice(None))
         native = back if back.dtype.isnative else back.astype(back.dtype.newbyteorder("="))
-        return bounds.compare(self.host, native, 0.0, self.extent).psnr
+        return bounds.compare(self.host, native, 0.0, self.extent, missing=self._pipe.missing_values).psnr
 
     def seek(self, height: float, start: float) -> tuple[float, ...]:
         """Return the positions around `height` on the sample, the better one first."""
@@ -311,6 +327,34 @@ def stratified(flat: NDArray[Any], chunk: int, elements: int = SAMPLE) -> NDArra
     cuts = [chunks * i // wanted for i in range(wanted + 1)]
     picks = [cuts[i] + int((i * 0.6180339887498949) % 1.0 * (cuts[i + 1] - cuts[i])) for i in range(wanted)]
     return np.concatenate([flat[p * chunk : (p + 1) * chunk] for p in picks])
+
+
+def boxes(flat: NDArray[Any], shape: tuple[int, ...], elements: int = SAMPLE) -> tuple[NDArray[Any], tuple[int, ...]]:
+    """Return boxes out of an array of `shape` joined along its first axis, flattened, with the shape that they have so.
+
+    They have about `elements` elements together, and at most `_EDGE` along an axis; all of `flat` where it has no more. They are
+    spread as the chunks of `stratified` are.
+    """
+    if flat.size <= elements:
+        return flat, shape
+    edges: list[int] = []
+    room = elements // 8
+    for length in reversed(shape):
+        edges.insert(0, max(1, min(length, _EDGE if len(shape) > 1 else room, room)))
+        room //= edges[0]
+    grid = [length // edge for length, edge in zip(shape, edges, strict=True)]
+    boxes, wanted = math.prod(grid), max(elements // math.prod(edges), 1)
+    wanted = min(wanted, boxes)
+    cuts = [boxes * i // wanted for i in range(wanted + 1)]
+    picks = [cuts[i] + int((i * 0.6180339887498949) % 1.0 * (cuts[i + 1] - cuts[i])) for i in range(wanted)]
+    array = flat.reshape(shape)
+    found = []
+    for pick in picks:
+        corner = np.unravel_index(pick, grid)
+        box: Any = tuple(slice(int(c) * e, (int(c) + 1) * e) for c, e in zip(corner, edges, strict=True))
+        found.append(array[box])
+    joined = np.concatenate(found)
+    return joined.reshape(-1), joined.shape
 
 
 def _guess(goal: Goal) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,13 @@ from numpy.typing import NDArray
 from .bounds import Extent, extent, first_finite, range_bound
 from .declare import FusedOp, FusionSpec
 from .errors import DeclarationError, PipelineError, UsageError
+from .layouts import Layout, Stretch
 from .params import Scalar
-from .ports import PortType, PortValue
+from .ports import Chunked, PortType, PortValue
 from .record import Bound
+
+if TYPE_CHECKING:
+    from .harness import Direction, StagedKernel
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,14 @@ class PrimeContext:
         Elements in the stream.
     surveyed : Extent, optional
         What a target found out about the input in its own memory.
+    missing : tuple of float
+        What the stage's `missing_values` are: values that do not count.
+    chunk : int
+        Elements of an archive chunk; 0 where whoever primes does not say.
+    shape : tuple of int
+        The array's shape, wherever in the pipeline the stage stands.
+    chunked : Chunked, optional
+        The stage's first input where it is chunked, in host memory.
     """
 
     source: NDArray[Any] | None
@@ -41,6 +53,10 @@ class PrimeContext:
     bound: Bound | None
     count: int
     surveyed: Extent | None = None
+    missing: tuple[float, ...] = ()
+    chunk: int = 0
+    shape: tuple[int, ...] = ()
+    chunked: Chunked | None = None
 
     def extent(self) -> Extent:
         """Return smallest, largest and first finite value of the stage's input.
@@ -50,13 +66,13 @@ class PrimeContext:
         PipelineError
             Where the input is made inside a fused group, so that nothing has seen it yet.
         """
-        return self.surveyed if self.surveyed is not None else extent(self._seen())
+        return self.surveyed if self.surveyed is not None else extent(self._seen(), self.missing)
 
     def first_finite(self) -> float | None:
         """Return the first finite value of the stage's input, None where there is none; raises as `extent` does."""
         if self.surveyed is not None:
             return self.surveyed.first if self.surveyed.any else None
-        return first_finite(self._seen())
+        return first_finite(self._seen(), self.missing)
 
     def absolute_bound(self) -> float:
         """Return the error bound as an absolute one, ``rel * range`` rounded down; 0.0 for a constant field.
@@ -64,10 +80,12 @@ class PrimeContext:
         Raises
         ------
         UsageError
-            Where the run has no bound.
+            Where the run has no bound, or a point-wise relative one.
         """
         if self.bound is None:
             raise UsageError("the pipeline needs an error bound: pass eb= and mode=")
+        if self.bound.mode == "pwrel":
+            raise UsageError("a point-wise relative bound is no absolute one; a stage that serves it takes bound.eb")
         return self.bound.eb if self.bound.mode == "abs" else range_bound(self.bound.eb, self.extent())[1]
 
     def _seen(self) -> NDArray[Any]:
@@ -120,6 +138,8 @@ class Scope:
         ``tally(name, amount)`` adds to a count that the run reports (outliers, say); pieces add up.
     tail : Tail or None
         For the forward pass of a TILE_SELECTOR: what follows it.
+    stretch : Stretch or None
+        The array's shape, the part of the array that the run works on, and for a LAYOUT stage where its elements come from.
     """
 
     state: Mapping[str, Scalar]
@@ -128,6 +148,7 @@ class Scope:
     chunk: int
     tally: Callable[[str, int], None] = _unheard
     tail: Tail | None = None
+    stretch: Stretch | None = None
 
     def tail_cost(self, codes: NDArray[Any]) -> NDArray[np.int64]:
         """Return the words that the stages behind this selector make of each segment of `codes`; see `Tail.cost`."""
@@ -142,6 +163,18 @@ class Scope:
         """Return how many of `modes`, the lowest, a tile of `elements` may choose from: all, but in the last of a stream."""
         room = self._followed.room
         return modes if room is None else min(modes, room(elements))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape; where nothing is known of it, that of a 1-D array."""
+        return (self.count,) if self.stretch is None else self.stretch.shape
+
+    @property
+    def laid(self) -> Stretch:
+        """What a LAYOUT stage lays out: where its elements come from, and which of them there are."""
+        if self.stretch is None or self.stretch.layout is None:
+            raise DeclarationError("this scope knows no layout: only that of a LAYOUT stage does")
+        return self.stretch
 
     @property
     def _followed(self) -> Tail:
@@ -174,6 +207,12 @@ class Stage:
         what `inverse` gives back.
     needs_bound : bool
         Whether the pipeline must be given an error bound.
+    bound_modes : tuple of str
+        The modes of the bound that a stage with `needs_bound` or `takes_bound` serves.
+    takes_bound : bool
+        Whether it makes use of an error bound that it can do without.
+    reads_shape : bool
+        Whether what it does depends on the array's shape, so that a part of the stream is no example of the whole.
     """
 
     name: ClassVar[str] = ""
@@ -183,8 +222,18 @@ class Stage:
     outputs: ClassVar[tuple[str, ...]] = ("out",)
     optional_inputs: ClassVar[tuple[str, ...]] = ()
     needs_bound: ClassVar[bool] = False
+    bound_modes: ClassVar[tuple[str, ...]] = ("abs", "rel")
+    takes_bound: ClassVar[bool] = False
+    reads_shape: ClassVar[bool] = False
 
     # -- types ---------------------------------------------------------------------------------------------
+
+    def stand_in(self, dtype: str) -> Stage:
+        """Return the stage that takes this one's place where it would read a pipeline's input of `dtype`; by default itself.
+
+        So a pipeline serves types that need another stage, a quantizer of integers, say. Archives name the stage that ran.
+        """
+        return self
 
     def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
         """Return the type of each output; raise `PipelineError` for inputs the stage cannot take."""
@@ -193,6 +242,24 @@ class Stage:
     def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
         """Return the most 32-bit words a chunk of `chunk` elements can take on the chunked output `port`."""
         raise DeclarationError(f"stage {self.name!r} has a chunked output {port!r} but no max_chunk_words")
+
+    def missing_values(self) -> tuple[float, ...]:
+        """Return the values that stand for missing ones in the stage's input, beside NaN and infinities.
+
+        They are compared bit for bit in the data's type, must come back so, and do not count in extents.
+        """
+        return ()
+
+    def with_missing_values(self, values: tuple[float, ...]) -> Stage | None:
+        """Return the stage that takes these for missing as well; None: it knows no missing values."""
+        return None
+
+    def replaced_code(self, dtype: str) -> int | None:
+        """Return the code of `dtype` that a lossless stage may replace and does not give back; None (the default): there is none.
+
+        It stands for elements that come back by other means: those that the head of the chain keeps aside, say.
+        """
+        return None
 
     # -- the NumPy reference -------------------------------------------------------------------------------
 
@@ -203,6 +270,10 @@ class Stage:
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Return the value of every input, from the outputs; raise `ArchiveError` for impossible ones."""
         raise NotImplementedError
+
+    def layout(self, shape: tuple[int, ...]) -> Layout:
+        """Return where the elements of a LAYOUT stage's output come from, for an array of `shape` (no axis of 0)."""
+        raise DeclarationError(f"stage {self.name!r} is a LAYOUT but tells no layout")
 
     # -- what a selector asks of a coder -------------------------------------------------------------------
 
@@ -238,6 +309,14 @@ class Stage:
     def inverse_fused_op(self) -> FusedOp | None:
         """The device policy for decompression; in lockstep with `fused_op` unless overridden."""
         return self.fused_op()
+
+    def staged_kernel(self, direction: Direction, dialect: str, types: Mapping[str, PortType]) -> StagedKernel | None:
+        """Return what makes the program by which the stage runs alone on targets of `dialect`, or None: as NumPy.
+
+        For a stage whose own passes over the data are no policy of a harness, a barrier that counts before it codes, say. It is
+        called as ``kernel(node, types, target, chunk)`` and composes and compiles its source as a harness does.
+        """
+        return None
 
     def fused_aux_outputs(self) -> tuple[str, ...]:
         """Outputs that leave a fused group beside the main path and stay materialized."""

@@ -99,6 +99,19 @@ def program(
     return harness.program(members, direction, target, chunk, geometry)
 
 
+def composed(run: Executable, step: Step, direction: Direction, target: Target) -> GroupProgram:
+    """Return the program of a step: that of its harness, at the geometry that is remembered, or the one its stage brings."""
+    chunk = run.plan.chunk
+    if step.harness:
+        members, harness = run.members(step, direction), run.harnesses[step.harness]
+        return program(harness, members, direction, target, chunk, remembered(harness, members, direction, target, chunk))
+    (node,) = step.nodes
+    types = run.plan.types[node]
+    kernel = run.graph.nodes[node].staged_kernel(direction, target.dialect, types)
+    assert kernel is not None  # the planner has asked
+    return kernel(node, types, target, chunk)
+
+
 def remembered(harness: Harness, members: Sequence[Member], direction: Direction, target: Target, chunk: int) -> Geometry | None:
     """Return the geometry that was found fastest here; None where nothing was measured, or BRIQUETTE_TUNE is 0."""
     if discovery.settings().tune is False or Cache.from_environment().get(_any_key()) is None:
@@ -136,12 +149,16 @@ def _key(harness: Harness, candidates: Sequence[Geometry], target: Target) -> st
     )
 
 
-def tune(run: Executable, flat: Any, bound: Bound | None, threads: int, again: bool = True) -> TuneReport:
+def tune(
+    run: Executable, flat: Any, bound: Bound | None, threads: int, again: bool = True, shape: tuple[int, ...] | None = None
+) -> TuneReport:
     """Measure every geometry of every group of a plan on the elements `flat`, keep the fastest, and have `run` use it.
 
     Parameters
     ----------
     flat : 1-D array
+    shape : tuple of int, optional
+        That of the array whose elements these are; default: 1-D.
         Of NumPy or of the target's memory.
     again : bool
         Whether to measure what is remembered already.
@@ -161,14 +178,23 @@ def tune(run: Executable, flat: Any, bound: Bound | None, threads: int, again: b
     for plan in (run.plan.forward, run.plan.inverse):
         for step in plan.steps:
             if step.kind != "numpy":
-                choice = _tuned(run, step, plan.direction, flat, bound, threads, again)
+                choice = _tuned(run, step, plan.direction, flat, shape, bound, threads, again)
                 found += [choice] if choice is not None else []
     return TuneReport(target.name, flat.size, tuple(found))
 
 
 def _tuned(
-    run: Executable, step: Step, direction: Direction, flat: Any, bound: Bound | None, threads: int, again: bool
+    run: Executable,
+    step: Step,
+    direction: Direction,
+    flat: Any,
+    shape: tuple[int, ...] | None,
+    bound: Bound | None,
+    threads: int,
+    again: bool,
 ) -> Choice | None:
+    if not step.harness:  # a stage's own program has one form
+        return None
     harness, members, target, chunk = run.harnesses[step.harness], run.members(step, direction), run.target, run.plan.chunk
     assert target is not None
     candidates = harness.geometries(members, direction, target, chunk)
@@ -179,7 +205,7 @@ def _tuned(
         return None
     programs = [program(harness, members, direction, target, chunk, c) for c in candidates]
     trial = run.apart()
-    work = (_forward if direction == "forward" else _inverse)(trial, flat, bound, threads)
+    work = (_forward if direction == "forward" else _inverse)(trial, flat, shape, bound, threads)
     _compare(trial, step, direction, harness, candidates, programs, work)
     best = _race(trial, step, direction, programs, work)
     at = min(range(len(best)), key=best.__getitem__)
@@ -192,17 +218,19 @@ def _tuned(
     return Choice(step.nodes, direction, str(candidates[at]), str(candidates[0]), seconds, kept)
 
 
-def once(run: Executable, flat: Any, bound: Bound | None, threads: int) -> None:
+def once(run: Executable, flat: Any, bound: Bound | None, threads: int, shape: tuple[int, ...] | None = None) -> None:
     """Tune on an array that is to be compressed, where that is asked for (BRIQUETTE_TUNE=1), unless all is remembered.
 
     An array of less than a checksum block is too small to tell anything.
     """
     if discovery.settings().tune and not run.tuned and flat.size >= BLOCK * run.plan.chunk:
         run.tuned = True
-        tune(run, flat, bound, threads, again=False)
+        tune(run, flat, bound, threads, again=False, shape=shape)
 
 
-def _forward(trial: Executable, flat: Any, bound: Bound | None, threads: int) -> Callable[[], list[Any]]:
+def _forward(
+    trial: Executable, flat: Any, shape: tuple[int, ...] | None, bound: Bound | None, threads: int
+) -> Callable[[], list[Any]]:
     """Return what compresses once and returns the arrays it made; the payload's memory is used again and again."""
     held: list[Scratch] = []
 
@@ -212,7 +240,7 @@ def _forward(trial: Executable, flat: Any, bound: Bound | None, threads: int) ->
         return held[0]
 
     def work() -> list[Any]:
-        _, values = trial.forward(flat, bound, threads, sink if trial.memory is None else None)
+        _, values = trial.forward(flat, bound, threads, sink if trial.memory is None else None, shape)
         arrays: list[Any] = []
         for value in values.values():
             arrays += [value.sizes, value.words] if isinstance(value, Chunked) else [value]
@@ -221,12 +249,15 @@ def _forward(trial: Executable, flat: Any, bound: Bound | None, threads: int) ->
     return work
 
 
-def _inverse(trial: Executable, flat: Any, bound: Bound | None, threads: int) -> Callable[[], list[Any]]:
+def _inverse(
+    trial: Executable, flat: Any, shape: tuple[int, ...] | None, bound: Bound | None, threads: int
+) -> Callable[[], list[Any]]:
     """Return what decompresses once and returns the array."""
-    record, values = trial.forward(flat, bound, threads)
+    record, values = trial.forward(flat, bound, threads, shape=shape)
     memory = trial.memory
     out = np.empty_like(flat) if memory is None else memory.empty(flat.size, flat.dtype.name, flat)
-    return lambda: [trial.inverse(values, record, flat.size, threads, out)]
+    of = trial.lengths.stretch((flat.size,) if shape is None else shape)
+    return lambda: [trial.inverse(values, record, of, threads, out)]
 
 
 def _compare(

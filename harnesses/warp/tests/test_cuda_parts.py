@@ -17,7 +17,8 @@ from briquette.planner import chain_members
 from briquette.ports import Chunked
 from briquette.record import RunRecord
 from briquette_warp.chain import Composition
-from briquette_warp.cuda_program import CHUNK, CudaProgram, Placed
+from briquette_warp.cuda_program import CHUNK, CudaProgram
+from briquette_warp.cuda_run import Placed
 
 OUT, N, BEGIN, PARAMS, STREAM, SIZES, WORDS, BLOCKS, HELD, SIDE_SIZES, SIDE, SIDE_BLOCKS, SIDE_HELD, FLAG = range(14)
 FIRST, CHUNKS = 70, 3

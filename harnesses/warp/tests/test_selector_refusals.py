@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,6 +68,15 @@ def test_only_elementwise_stages_between_selector_and_coder() -> None:
     why = "region: only ELEMENTWISE stages may stand between a TILE_SELECTOR and its coder"
     assert refuse_chain([selector, region, coder], CHUNK) == why
     assert refuse_chain([selector, region], CHUNK, "inverse") == why
+
+
+def test_a_selector_chooses_lane_by_lane() -> None:
+    selector, zigzag, coder = members(carried=False)
+    striped = Member("striped", zigzag.stage, zigzag.spec, replace(zigzag.op, geometry={"element_form": 1}), zigzag.types)
+    why = "striped: policies in the element form work on a warp's elements; a TILE_SELECTOR chooses lane by lane"
+    assert refuse_chain([selector, striped, coder], CHUNK) == why
+    assert refuse_chain([striped, selector, coder], CHUNK) == why
+    assert refuse_chain([striped, coder], CHUNK) is None
 
 
 def test_a_tile_is_whole_segments() -> None:

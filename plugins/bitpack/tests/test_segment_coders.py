@@ -1,4 +1,4 @@
-"""Both segment coders against slow references written from docs/format.md, and against damage."""
+"""The segment coders against slow references written from docs/format.md, and against damage."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from briquette.errors import ArchiveError, PipelineError
 from briquette.ports import Chunked, PortType
 from briquette.stage import Scope
 from briquette_bitpack.bitplane import AdaptiveBitplane
+from briquette_bitpack.outlier import OutlierCoder
 from briquette_bitpack.plainrate import PlainRate
 
 CODE_TYPES = ["int16", "uint16", "int32", "uint32", "int64", "uint64"]
-CODERS = [PlainRate, AdaptiveBitplane]
-Coder = PlainRate | AdaptiveBitplane
+CODERS = [PlainRate, AdaptiveBitplane, OutlierCoder]
+Coder = PlainRate | AdaptiveBitplane | OutlierCoder
 
 
 def scope(stage: Coder, dtype: str, count: int, chunk: int) -> Scope:
@@ -54,9 +55,27 @@ def bitplane_segment(codes: list[int], bits: int, signed: bool) -> tuple[int, by
     return r, b"".join(sum(int(b) << i for i, b in enumerate(plane)).to_bytes(len(codes) // 8, "little") for plane in planes)
 
 
+def outlier_segment(codes: list[int], bits: int, signed: bool) -> tuple[int, bytes]:
+    """The shorter of the plain form and every way to keep up to 32 high bits of the first code aside."""
+    plain = plain_rate_segment(codes, bits, signed)
+    folded = [((c << 1) ^ (c >> (bits - 1))) % 2**bits for c in codes] if signed else codes
+    best = plain
+    for width in range(bits - 1):
+        if max([0, *folded[1:]]) >> width or folded[0] >> width >= 2**32:
+            continue
+        number = sum((v % 2**width) << (i * width) for i, v in enumerate(folded))
+        words = (folded[0] >> width).to_bytes(4, "little") + number.to_bytes(len(codes) * width // 8, "little")
+        if len(words) < len(best[1]):
+            best = bits + 1 + width, words
+    return best
+
+
+SEGMENTS = {PlainRate: plain_rate_segment, AdaptiveBitplane: bitplane_segment, OutlierCoder: outlier_segment}
+
+
 def reference(stage: Coder, codes: np.ndarray, chunk: int) -> list[bytes]:
     """Return each chunk's bytes, straight from the format page."""
-    segment = plain_rate_segment if isinstance(stage, PlainRate) else bitplane_segment
+    segment = SEGMENTS[type(stage)]
     bits, signed = 8 * codes.itemsize, codes.dtype.kind == "i"
     out = []
     for a in range(0, codes.size, chunk):
@@ -129,6 +148,31 @@ def test_every_width_alone_and_together(coder: type[Coder], dtype: str) -> None:
     check(coder(), np.concatenate(whole), 32 * 5)
 
 
+@pytest.mark.parametrize("segment", [32, 64, 96, 1024])
+@pytest.mark.parametrize("dtype", CODE_TYPES)
+def test_the_first_code_of_a_segment_is_kept_aside_where_that_is_shorter(dtype: str, segment: int) -> None:
+    """Every length of the first code with every width of the others: the reference tries all ways there are."""
+    bits, signed, rng = 8 * np.dtype(dtype).itemsize, np.dtype(dtype).kind == "i", np.random.default_rng(segment)
+    stage, aside = OutlierCoder(segment=segment), 0
+    step = 1 if segment == 32 else 5
+    for others in range(0, bits + 1, step):
+        rows = []
+        for first in range(0, bits + 1, step):
+            folded = (
+                rng.integers(0, 2**64, segment, dtype=np.uint64) >> np.uint64(min(64 - others, 63))
+                if others
+                else np.zeros(segment)
+            )
+            row = folded.astype(np.uint64)
+            row[0] = 2**first - 1
+            rows.append(row.astype(f"u{bits // 8}"))
+        values = np.concatenate(rows)
+        codes = ((values >> 1) ^ (np.zeros_like(values) - (values & 1))).view(dtype) if signed else values.astype(dtype)
+        metas = check(stage, codes, segment).words
+        aside += int((metas & 0xFF > bits).any())
+    assert aside > 2
+
+
 @pytest.mark.parametrize("dtype", ["int16", "int32", "int64"])
 @pytest.mark.parametrize("coder", CODERS)
 def test_most_negative_code(coder: type[Coder], dtype: str) -> None:
@@ -141,7 +185,7 @@ def test_most_negative_code(coder: type[Coder], dtype: str) -> None:
 @pytest.mark.parametrize("coder", CODERS)
 def test_widths_that_float64_would_round_up(coder: type[Coder]) -> None:
     for value in (2**53 - 1, 2**54 - 1, 2**62 - 1, 2**63 - 1, 2**63, 2**64 - 1, 2**32 - 1, 2**32):
-        coded = check(coder(), np.array([value], np.uint64), 32)
+        coded = check(coder(), np.array([0, value], np.uint64), 32)
         assert int(coded.words[0]) & 0xFF == value.bit_length()
 
 
@@ -187,8 +231,8 @@ def test_impossible_payloads_are_refused(coder: type[Coder]) -> None:
     refused([0xFFFFFFFF, 0xFFFFFFFF], good.words, "words")
     refused([sizes[0] - 1, sizes[1] + 1], good.words, "padding|but it has|bits")
     wide = good.words.copy()
-    wide[0] = 33
-    refused(sizes, wide, "33 bits")
+    wide[0] = 33 if coder is not OutlierCoder else 64
+    refused(sizes, wide, f"{wide[0]} bits")
     other = good.words.copy()
     other[0] ^= 1
     refused(sizes, other, "chunk 0 need")
@@ -202,7 +246,7 @@ def test_impossible_payloads_are_refused(coder: type[Coder]) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_damage_is_an_error_or_codes(data: st.DataObject) -> None:
-    stage = data.draw(st.sampled_from([PlainRate(), AdaptiveBitplane(), PlainRate(segment=64), AdaptiveBitplane(segment=64)]))
+    stage = data.draw(st.sampled_from([coder(segment=s) for coder in CODERS for s in (32, 64)]))
     dtype = data.draw(st.sampled_from(CODE_TYPES))
     n = 300
     good = encode(stage, mixed(dtype, n, data.draw(st.integers(0, 9))), 128)

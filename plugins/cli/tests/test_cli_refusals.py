@@ -55,11 +55,24 @@ def test_usage_of_raw_files(run, tmp_path, args):
     run("compress", source, "--eb", "1", *args, code=2)
 
 
-@pytest.mark.parametrize("array", [np.arange(9), np.arange(9) > 3, np.arange(9) * 1j], ids=["int64", "bool", "complex"])
-def test_inputs_no_float_pipeline_takes(run, tmp_path, array):
+@pytest.mark.parametrize(
+    ("array", "remedy"),
+    [
+        (np.arange(9) * 1j, "x.view(numpy.float64)"),
+        (np.zeros(9, "M8[s]"), "x.view(numpy.int64)"),
+        (np.zeros(9, "V2"), "say --dtype bfloat16"),
+        (np.zeros(9, "V3"), "supported are"),
+    ],
+    ids=["complex", "datetime", "two bytes", "three bytes"],
+)
+def test_inputs_no_pipeline_takes(run, tmp_path, array, remedy):
     source = tmp_path / "other.npy"
     np.save(source, array)
-    run("compress", source, "--eb", "1", code=2)
+    assert remedy in run("compress", source, "--eb", "1", code=2).stderr
+
+
+def test_floating_point_values_need_a_bound(run, npy):
+    assert "give --eb" in run("compress", npy, code=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,12 @@ def test_stages(run, run_json):
     lorenzo = listed["lorenzo-1d"]
     assert (lorenzo["role"], lorenzo["pack"], lorenzo["span"]) == ("region-local", "briquette-lorenzo", 256)
     assert lorenzo["parameters"]["region"] == 256
+    assert (lorenzo["dtypes"], lorenzo["targets"][0]) == (["int16", "int32", "int64", "uint16", "uint32", "uint64"], "numpy")
+    assert "host" in lorenzo["targets"]
     assert listed["linear-quantizer"]["outputs"] == ["codes", "outliers"]
+    assert listed["linear-quantizer"]["dtypes"] == ["bfloat16", "float16", "float32", "float64"]
+    assert listed["difference"]["targets"] == ["numpy"]  # a NumPy form only
+    assert listed["adaptive-lorenzo"]["targets"] == lorenzo["targets"]  # with a coder, which a selector needs
     assert "plain-rate" in run("stages").stdout
 
 
@@ -162,11 +167,13 @@ def test_demo(run, tmp_path):
     result = run("demo", "--out", tmp_path / "out", "--target", "numpy", "--repeat", 1, "--json")
     facts = json.loads(result.stdout)
     assert {p["preset"] for p in facts["presets"]} >= PRESETS
+    exact = {p["preset"] for p in facts["presets"] if p["largest_error"] == 0}
+    assert exact == {"lossless"}
     for p in facts["presets"]:
         assert p["bound_kept"]
-        assert 0 < p["largest_error"] <= p["eb"] == facts["bound"]["absolute"]
+        assert p["largest_error"] <= p["eb"] == facts["bound"]["absolute"]
         assert p["ratio"] > 2
-        assert 50 < p["psnr"] < 80
+        assert p["preset"] in exact or 50 < p["psnr"] < 80
     picture = (tmp_path / "out" / "demo.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert 20_000 < len(picture) < 200_000

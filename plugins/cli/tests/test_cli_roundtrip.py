@@ -181,3 +181,68 @@ def test_what_is_no_region_is_refused(run, npy, tmp_path, text):
         refused = run("decompress", tmp_path / "field.npy.bq", option, text, "-o", tmp_path / "part.npy", code=2)
         assert f"{option} {text!r} is no range of positions" in refused.stderr
     assert not (tmp_path / "part.npy").exists()
+
+
+def test_point_wise_relative_bounds(run, run_json, npy, field, tmp_path):
+    archive = tmp_path / "field.npy.bq"
+    text = run("compress", npy, "--eb", "1e-2", "--mode", "pwrel", "--check", "--target", "numpy").stdout
+    assert "largest relative error 0.00" in text
+    assert archive.read_bytes() == bytes(bq.compress(field, eb=1e-2, mode="pwrel", target="numpy"))
+    assert "point-wise relative 0.01\n" in run("info", archive).stdout
+    facts = run_json("verify", archive, npy)
+    assert 0 < facts["bound"]["largest_error"] <= facts["eb"] == 1e-2
+    assert "bound: kept; largest relative error 0.00" in run("verify", archive, npy).stdout
+    np.save(tmp_path / "other.npy", field * np.float32(1.03))
+    assert run_json("verify", archive, tmp_path / "other.npy", code=4)["bound"]["violations"] == np.isfinite(field).sum()
+    plan = run_json("plan", "fast", "--mode", "pwrel", "--target", "numpy")
+    assert plan["compress"]["steps"][0]["nodes"][0] == "log-quantizer"
+    report = run_json("bench", npy, "--mode", "pwrel", "--pipeline", "fast", "--target", "numpy", "--repeat", "1")
+    assert report["inputs"][0]["checks"]["fast"]["bound_kept"]
+    refused = run("compress", npy, "--eb", "1", "--mode", "pwrel", "--force", code=2)
+    assert "of mode 'pwrel' must be below 1" in refused.stderr
+
+
+def test_fill_values(run, run_json, field, tmp_path):
+    x = field.copy()
+    x[5:9] = -9999
+    x[20:22] = 1e20
+    np.save(tmp_path / "holes.npy", x)
+    given = ("--eb", "1e-3", "--mode", "rel", "--pipeline", "masked", "--fill-value", "1e20", "--fill-value", "-9999")
+    facts = run_json("compress", tmp_path / "holes.npy", *given, "--check", "--target", "numpy")
+    assert facts["eb"] < 0.1
+    assert facts["outliers"] == 6 * 50 + 1
+    archive = tmp_path / "holes.npy.bq"
+    assert archive.read_bytes() == bytes(bq.compress(x, 1e-3, "rel", pipeline="masked", fill_value=(1e20, -9999)))
+    assert "fill_values=1e+20 -9999.0" in run("info", archive).stdout
+    assert "bound: kept" in run("verify", archive, tmp_path / "holes.npy").stdout
+    refused = run("compress", tmp_path / "holes.npy", "--eb", "1", "--fill-value", "1e20", "--force", code=2)
+    assert "use one of the presets that do: masked" in refused.stderr
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", ">i4", "uint64", "bool"])
+def test_integers_need_no_bound_and_come_back_as_they_are(run, field, tmp_path, dtype):
+    x = np.nan_to_num(np.abs(field) * 10).astype(dtype)
+    np.save(tmp_path / "x.npy", x)
+    run("compress", tmp_path / "x.npy", "--check")
+    run("decompress", tmp_path / "x.npy.bq", "-o", tmp_path / "back.npy")
+    back = np.load(tmp_path / "back.npy")
+    assert (back.dtype, back.tobytes()) == (x.dtype, x.tobytes())
+    (tmp_path / "x.bin").write_bytes(x.tobytes())
+    run("compress", tmp_path / "x.bin", "--dtype", dtype, "--shape", "40,50", "--eb", "3", "--check", "-o", tmp_path / "lossy.bq")
+    run("verify", tmp_path / "lossy.bq", tmp_path / "x.bin")
+
+
+def test_bfloat16_in_raw_files_and_in_npy_files_that_do_not_name_it(run, field, tmp_path):
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    x = field.astype(bfloat16)
+    (tmp_path / "x.bin").write_bytes(x.tobytes())
+    run("compress", tmp_path / "x.bin", "--dtype", "bfloat16", "--shape", "40,50", "--eb", "1e-2", "--check")
+    np.save(tmp_path / "x.npy", x.view("V2"))
+    run("compress", tmp_path / "x.npy", "--dtype", "bfloat16", "--eb", "1e-2", "--check")
+    assert (tmp_path / "x.npy.bq").read_bytes() == (tmp_path / "x.bin.bq").read_bytes()
+    for original in ("x.bin", "x.npy"):
+        run("verify", tmp_path / "x.bin.bq", tmp_path / original)
+    run("decompress", tmp_path / "x.bin.bq", "-o", tmp_path / "back.bin")
+    back = np.frombuffer((tmp_path / "back.bin").read_bytes(), bfloat16).reshape(40, 50)
+    assert np.nanmax(np.abs(back.astype(np.float64) - x.astype(np.float64))) <= 1e-2
+    run("plan", "fast", "--dtype", "bfloat16")

@@ -283,9 +283,11 @@ class Kernels:
     def word(self, pointer: int, value: int) -> None:
         self.at(pointer, 1, np.uint64)[0] = value
 
-    @_slots(8)
+    @_slots(14)
     def survey(self, grid: int, *slots: int) -> None:
-        source, count, found, _, where, params, _, _ = slots
+        source, count, found, _, where, params, _, _, *_, control, cleared = slots
+        assert grid == 1 or not cleared, "only a lone block may set words to zero"
+        self.at(control, cleared, np.uint64)[:] = 0
         x = self.at(source, count, self.dtype).copy()
         seen = extent(x)
         assert not self.at(found, 1, np.uint64)[0], "the control block is not zero"

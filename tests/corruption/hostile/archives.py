@@ -13,7 +13,16 @@ import briquette
 from briquette.archive import Archive
 from briquette.pipeline import Pipeline
 
-PRESETS: Final = ("fast", "planes", "zigzag", "adaptive")
+#: those that end in a coder of segments
+SEGMENTED: Final = ("fast", "planes", "zigzag", "adaptive")
+#: those whose codes are laid out in another order than the array's
+LAID: Final = ("tiled", "tiled-outlier")
+#: presets of the chunk-cooperative harness: with a side stream, and without
+ASIDE: Final = ("leading-bits", "leading-repeats", "packed-chunks", "packed-widths")
+WHOLE: Final = ("chunked", "repeated-planes", "lossless")
+#: those with the values kept aside in a stream as core writes it
+SIDED: Final = (*SEGMENTED, *LAID, *ASIDE)
+EVERY: Final = (*SEGMENTED, *LAID, "archive", *ASIDE, *WHOLE)
 #: what the presets leave out: other spans, narrow codes for both dtypes, wide ones for float32
 OTHERS: Final = {
     "narrow": ("linear-quantizer:code_type=int16", "lorenzo-1d:region=64", "zigzag", "plain-rate:segment=64"),
@@ -57,6 +66,11 @@ def pipeline(name: str) -> Pipeline:
     return Pipeline.from_toml(text)
 
 
+def bound(name: str) -> float | None:
+    """Return the bound that the archives of a pipeline have: none where no stage takes one."""
+    return EB if any(stage.needs_bound for stage in pipeline(name).graph.nodes.values()) else None
+
+
 def field(dtype: str, kept: str, seed: int = 0) -> NDArray[Any]:
     """Return a smooth stream in which values are kept aside as `kept` says: one of `FORMS`, or ``none``."""
     rng = np.random.default_rng(seed)
@@ -89,10 +103,12 @@ def sound(preset: str) -> tuple[Sound, ...]:
     made = []
     for dtype in DTYPES:
         for kept in ("none", *FORMS):
-            data = bytes(briquette.compress(field(dtype, kept), EB, pipeline=pipeline(preset), target="numpy"))
+            data = bytes(briquette.compress(field(dtype, kept), bound(preset), pipeline=pipeline(preset), target="numpy"))
             made.append(_sound(f"{preset}-{dtype}-{kept}", data))
         noise = (1e9 * np.random.default_rng(1).normal(size=(30, 20))).astype(dtype)
-        data = bytes(briquette.compress(noise, 1e-12, pipeline=pipeline(preset), target="numpy"))
+        if bound(preset) is None:  # of values alike in magnitude some bits can be spared
+            noise = np.frombuffer(np.random.default_rng(1).bytes(noise.nbytes), dtype).reshape(noise.shape)
+        data = bytes(briquette.compress(noise, bound(preset) and 1e-12, pipeline=pipeline(preset), target="numpy"))
         made.append(_sound(f"{preset}-{dtype}-raw", data))
     return tuple(made)
 

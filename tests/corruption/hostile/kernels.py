@@ -20,7 +20,7 @@ from briquette.ports import Chunked
 from briquette.record import Bound, RunRecord
 from briquette.target import KernelSource
 
-from .archives import DTYPES, EB, FORMS, field, pipeline
+from .archives import DTYPES, FORMS, bound, field, pipeline
 from .campaigns import TARGETS, Misbehaviour, Outcome, agreed, same_bits
 from .guard import Watch, host_target
 from .mutations import HUGE, NUMBERS
@@ -34,7 +34,12 @@ Values = dict[Any, Any]
 
 @cache
 def _executable(preset: str, dtype: str, target: str, fusion: str) -> Any:
-    return pipeline(preset).executable(dtype, target, fusion)
+    return pipeline(preset).variant(dtype, _bound(preset)).executable(dtype, target, fusion)
+
+
+def _bound(preset: str) -> Bound | None:
+    eb = bound(preset)
+    return None if eb is None else Bound(eb)
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Base:
 @cache
 def _base(preset: str, dtype: str, kept: str, count: int) -> Base:
     x = np.roll(field(dtype, kept), -650)[:count].copy()  # so that short streams have values kept aside too
-    return Base(*_executable(preset, dtype, "numpy", "auto").forward(x, Bound(EB), 1))
+    return Base(*_executable(preset, dtype, "numpy", "auto").forward(x, _bound(preset), 1))
 
 
 def _exact(array: NDArray[Any], offset: int = 0) -> NDArray[Any]:

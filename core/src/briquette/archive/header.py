@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
-import numpy as np
-
 from .._names import unfit
 from ..errors import ArchiveError, UsageError
 from ..params import Scalar
-from ..ports import STREAM_DTYPES
+from ..ports import CARRIED_AS, STREAM_DTYPES, itemsize
 from ..record import Bound
 from . import cbor
 from .layout import DESCRIPTOR_BYTES, MAX_CHUNK, MAX_HEADER, RAW_CHUNK
@@ -76,7 +74,7 @@ class Header:
     dtype : str
         NumPy name of the data's dtype, without byte order.
     byteorder : {"<", ">"}
-        Of the source array; ``"<"`` for dtypes of one byte.
+        Of the source array; ``"<"`` for dtypes of one byte and bfloat16.
     shape : tuple of int
     chunk : int
         Elements of an archive chunk, 1 to 65,536.
@@ -110,7 +108,7 @@ class Header:
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return np.dtype(self.dtype).itemsize
+        return itemsize(self.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -230,9 +228,9 @@ def _not_scalar(h: Header) -> str | None:
 
 def _problem(h: Header) -> str | None:
     """Return what is wrong with the values of `h`, whoever made it, or None."""
-    if h.dtype not in STREAM_DTYPES:
-        return f"dtype {h.dtype!r} is unknown (known: {', '.join(sorted(STREAM_DTYPES))})"
-    if h.byteorder != "<" and (h.byteorder != ">" or h.itemsize == 1):
+    if h.dtype not in STREAM_DTYPES | CARRIED_AS.keys():
+        return f"dtype {h.dtype!r} is unknown (known: {', '.join(sorted(STREAM_DTYPES | CARRIED_AS.keys()))})"
+    if h.byteorder != "<" and (h.byteorder != ">" or h.itemsize == 1 or h.dtype == "bfloat16"):
         return f"byte order {h.byteorder!r} of {h.dtype} is not possible"
     if len(h.shape) > MAX_RANK:
         return f"the array has {len(h.shape)} dimensions, of at most {MAX_RANK}"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from ..errors import ArchiveError
+from ..ports import numpy_dtype
 from .header import Header
 from .layout import (
     BLOCK,
@@ -135,7 +136,7 @@ class Archive:
         ArchiveError
             Where the table is damaged, the segment is of another kind, or its elements are of another size.
         """
-        dt = np.dtype(dtype)
+        dt = numpy_dtype(dtype)
         segment, d = self._segment(index, "stream"), self.segments[index].at
         if segment.kind == "empty":
             if d.elements:

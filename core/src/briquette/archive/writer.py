@@ -12,7 +12,7 @@ from xxhash import xxh3_64_intdigest
 
 from ..errors import DeclarationError, UsageError
 from ..harness import Overflow
-from ..ports import Chunked, Words
+from ..ports import Chunked, Words, carried, numpy_dtype
 from .header import Header
 from .layout import (
     BLOCK,
@@ -73,7 +73,7 @@ def write_raw(header: Header, data: NDArray[Any], out: Any = None, *, map: Block
     UsageError
         Where `out` is too small, with the bytes that are needed.
     """
-    if data.shape != header.shape or data.dtype.name != header.dtype:
+    if data.shape != header.shape or data.dtype.name != carried(header.dtype):
         raise UsageError(f"an array {data.dtype.name}{data.shape} does not match the header {header.dtype}{header.shape}")
     header = header.as_raw()
     total = raw_size(header)
@@ -85,7 +85,7 @@ def write_raw(header: Header, data: NDArray[Any], out: Any = None, *, map: Block
     if header.count:
         segment = Descriptor(align(end), stream_table_bytes(header.count, RAW_CHUNK), header.nbytes, 0, header.count)
         payload = buf[segment.payload_at :]
-        np.copyto(payload.view(np.dtype(header.dtype)).reshape(header.shape), data)
+        np.copyto(payload.view(data.dtype.newbyteorder("=")).reshape(header.shape), data)
         table = _stream_table(payload, BLOCK * RAW_CHUNK * header.itemsize, map).view(np.uint8)
         buf[end : segment.offset] = 0
         buf[segment.offset : segment.offset + segment.table] = table
@@ -206,7 +206,7 @@ class ArchiveWriter:
     def open_stream(self, count: int, dtype: str) -> NDArray[Any]:
         """Return the memory for the next segment, a stream of `count` elements."""
         self._begin()
-        dt = np.dtype(dtype)
+        dt = numpy_dtype(dtype)
         payload_at = align(align(self._end) + stream_table_bytes(count, self._header.chunk)) if count else self._end
         self._claim(payload_at + count * dt.itemsize)
         stream = self._buf[payload_at : payload_at + count * dt.itemsize].view(dt) if count else np.empty(0, dt)

@@ -9,12 +9,15 @@ from briquette.ports import TileInfo
 from briquette.target import KernelSource
 
 from .chain import C_NAMES, Composition, slice_span
+from .element import device_pass, in_element_form, policy_type
 
 ENTRY = {"forward": "briquette_forward", "inverse": "briquette_inverse"}
 
 
 #: kernels of the CUDA dialect: the two directions, and what a quantizer head needs beside them
 CUDA_ENTRIES = {"forward": ("forward", "survey", "aside"), "inverse": ("inverse",)}
+#: what writes and restores values kept aside where a LAYOUT has chunks of its own
+ASIDE = {"forward": "aside", "inverse": "restore"}
 
 
 def host_source(parts: Composition, direction: Direction) -> KernelSource:
@@ -24,7 +27,16 @@ def host_source(parts: Composition, direction: Direction) -> KernelSource:
         f"  return briquette::host::{direction}<Chain>(slots);",
         "}",
     ]
-    return _unit(parts, direction, ["host"], "each_{0}<Op{1}>(c, briquette::OneLane(), ", tail, (ENTRY[direction],))
+    entries = [ENTRY[direction]]
+    if parts.layout is not None and parts.side is not None:  # values kept aside stand in the array's order: a pass of its own
+        name = ASIDE[direction]
+        tail += [
+            f'extern "C" __attribute__((visibility("default"))) int32_t briquette_{name}(uint64_t *slots) {{',
+            f"  return briquette::host::{name}<Chain>(slots);",
+            "}",
+        ]
+        entries.append(f"briquette_{name}")
+    return _unit(parts, direction, ["host"], "each_{0}<Op{1}>(c, briquette::OneLane(), ", tail, tuple(entries))
 
 
 def cuda_source(parts: Composition, direction: Direction, blocks: int) -> KernelSource:
@@ -35,9 +47,12 @@ def cuda_source(parts: Composition, direction: Direction, blocks: int) -> Kernel
         "inverse": (f"__launch_bounds__(256, {blocks})", f"{tiled}Inverse", "inverse<Chain>"),
         "survey": ("__launch_bounds__(256)", "Survey", "survey<Chain>"),
         "aside": ("__launch_bounds__(256)", "Aside", "encode_outliers<Chain::Source>"),
+        "restore": ("__launch_bounds__(256)", "Restore", "restore_aside<Chain::Source>"),
     }
     names = [n for n in CUDA_ENTRIES[direction] if n in ENTRY or parts.head is not None]
     names = [n for n in names if n != "aside" or parts.side is not None]
+    if direction == "inverse" and parts.layout is not None and parts.side is not None:
+        names.append(ASIDE[direction])
     tail = []
     for name in names:
         bounds, block, body = kernels[name]
@@ -47,6 +62,8 @@ def cuda_source(parts: Composition, direction: Direction, blocks: int) -> Kernel
             "}",
         ]
     headers = ["forward", "extent", "outliers"] if direction == "forward" else ["inverse"]
+    if any(map(in_element_form, parts.members)):
+        headers.append("element")
     return _unit(parts, direction, headers, "device::lane_{0}<Op{1}>(c, ", tail, tuple(f"briquette_{n}" for n in names))
 
 
@@ -80,7 +97,7 @@ def _ops(parts: Composition) -> Iterator[str]:
         types = f"{C_NAMES[member.main_in.dtype]}, {C_NAMES[member.main_out.dtype]}"
         if member is parts.selector and parts.tiles is not None:
             yield from _declared_sides(member, parts.tiles)
-        yield f"typedef briquette::Op<{member.op.qualified}, {params}, {slice_span(member)}, {types}> Op{i};"
+        yield f"typedef briquette::Op<{policy_type(member)}, {params}, {slice_span(member)}, {types}> Op{i};"
 
 
 def _declared_sides(member: Member, tiles: TileInfo) -> Iterator[str]:
@@ -94,7 +111,7 @@ def _chain(parts: Composition, call: str) -> Iterator[str]:
     last = len(parts.members) - 1
     interior = [(parts.members.index(m), m) for m in parts.interior]
     middle = parts.members.index(parts.selector) if parts.selector else len(parts.members)
-    earlier = [(i, m) for i, m in interior if i < middle]
+    earlier = [(i, m) for i, m in interior if i < middle and m is not parts.layout]  # which loads and stores carry out
     yield "struct Chain {"
     yield f"  typedef {C_NAMES[parts.source]} Source;"
     yield f"  typedef {C_NAMES[parts.first]} First;"
@@ -106,7 +123,13 @@ def _chain(parts: Composition, call: str) -> Iterator[str]:
         yield f"  static constexpr uint32_t {what}_params = {parts.offsets[index] if index is not None else 0};"
         yield f"  typedef {f'Op{index}' if index is not None else 'void'} {what.title()};"
     yield f"  static constexpr bool has_side = {'true' if parts.side else 'false'};"
+    layout = parts.members.index(parts.layout) if parts.layout else None
+    yield f"  static constexpr bool has_layout = {'true' if layout is not None else 'false'};"
+    if layout is not None:
+        yield f"  static constexpr uint32_t layout_params = {parts.offsets[layout]};"
+        yield f"  typedef Op{layout} Layout;"
     yield f"  static constexpr bool resolves = {'true' if parts.resolves else 'false'};"
+    yield f"  static constexpr bool skips = {'true' if parts.missing else 'false'};"
     yield f"  static constexpr bool has_selector = {'true' if parts.selector else 'false'};"
     if parts.selector:
         yield from _selector(parts, middle)
@@ -143,6 +166,10 @@ def _pass(direction: Direction, parts: Composition, ops: list[tuple[int, Member]
     yield "  template <bool Whole, int E>"
     yield f"  {qualifier} void {direction}(First (&c)[E], uint32_t count, const uint8_t *params) {{"
     yield "    (void)params;"
+    if any(map(in_element_form, parts.members)):
+        yield from device_pass(direction, parts, ops)
+        yield "  }"
+        return
     yield "    if (!Whole) briquette::zero_from(c, count);"
     for index, _ in ops:
         yield f"    briquette::{call.format(direction, index)}params + {parts.offsets[index]});"

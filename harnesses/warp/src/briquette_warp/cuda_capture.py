@@ -9,9 +9,10 @@ from typing import Any
 from briquette.errors import PipelineError
 from briquette.graph import NodePort
 from briquette.harness import GroupRun
-from briquette.record import Bound, RunRecord
+from briquette.record import RunRecord
 
-from .cuda_program import CudaProgram, Placed
+from .cuda_program import CudaProgram
+from .cuda_run import Placed
 
 
 class CapturedGroup:
@@ -21,13 +22,14 @@ class CapturedGroup:
     worst case of every buffer is allocated once; values are kept aside by a kernel that is always launched.
     """
 
-    def __init__(
-        self, forward: CudaProgram, inverse: CudaProgram, session: Any, source: Any, bound: Bound | None, chunk: int
-    ) -> None:
+    def __init__(self, forward: CudaProgram, inverse: CudaProgram, session: Any, source: Any, like: GroupRun) -> None:
         self._forward, self._session, self.source = forward, session, source
-        run = GroupRun(RunRecord(), source.size, chunk, 1, bound)
+        run = replace(like, record=RunRecord())
         if not forward.captures:
-            raise PipelineError("the quantizer head does not resolve its parameters on the device (geometry resolves=1)")
+            raise PipelineError(
+                "parameters are not resolved on the device: the quantizer head does not do that (geometry resolves=1), or "
+                "another stage of the group takes the head's step"
+            )
         with session.current():
             self._work = forward.prepare(session, source, run)
             if forward.keeps_aside:
@@ -35,7 +37,7 @@ class CapturedGroup:
             forward.start(self._work)  # compiles and loads what a capture must not
             session.finish()
             self.output = session.array(source.size, source.dtype.name)
-            back = GroupRun(RunRecord(), source.size, chunk, 1, out=self.output)
+            back = replace(like, record=RunRecord(), out=self.output)
             inverse.enqueue_inverse(session, self._whole(), back)
             session.finish()
             self._compress = session.capture(lambda: forward.start(self._work))

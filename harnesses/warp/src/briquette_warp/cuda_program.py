@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,24 +16,42 @@ from numpy.typing import NDArray
 from briquette.bounds import Extent
 from briquette.errors import ArchiveError
 from briquette.graph import NodePort
-from briquette.harness import Direction, GroupProgram, GroupRun, Overflow
-from briquette.ports import Chunked, PortValue
-from briquette.record import Bound
+from briquette.harness import Direction, GroupProgram, GroupRun, Member, Overflow
+from briquette.ports import Chunked, PortValue, itemsize
+from briquette.record import Bound, RunRecord
 from briquette.stage import PrimeContext
 from briquette.target import KernelSource
 
-from .chain import Composition
+from . import reference
+from .chain import MISSING, Composition, is_layout
 from .compose import cuda_source
+from .cuda_run import (
+    DONE,
+    EXTENT,
+    FLAG,
+    FOUND,
+    HEAD,
+    KEPT,
+    LANES,
+    PARAMS_AT,
+    SIDE_WORDS,
+    TILE_WORDS,
+    WORDS,
+    Enqueued,
+    Placed,
+    Places,
+    Side,
+    blocks_of,
+    up,
+)
+from .element import in_element_form
 
-LANES: Final = 256
 #: elements of the chunk one block codes
 CHUNK: Final = 8192
 PER_LANE: Final = 32
 
-# the head of the control block, in 64-bit words; zero at the start of a run
-(WORDS, KEPT, SIDE_WORDS, FLAG, FOUND, DONE, EXTENT, TILE_WORDS) = (0, 1, 2, 3, 4, 7, 8, 12)
-_HEAD: Final = 13
-_PARAMS_AT: Final = 8 * _HEAD + 32 - 8 * _HEAD % 32
+#: bytes that the survey's block sets to zero as fast as the driver does
+_SURVEY_CLEARS: Final = 1 << 15
 
 _SIZE: Final = np.dtype(np.uint32)
 _OFFSET: Final = np.dtype(np.uint64)
@@ -47,16 +64,19 @@ def tile_bytes(itemsize: int) -> int:
 
 def shared_bytes(parts: Composition) -> int:
     """Return the dynamic shared memory of a block."""
-    sizes = {np.dtype(d).itemsize for d in (parts.source, parts.first, parts.result)}
+    sizes = {itemsize(d) for d in (parts.source, parts.first, parts.result)}
     return max(*(tile_bytes(s) for s in sizes), 4 * parts.most_words + 8)  # coders may read two words on
 
 
 def resident_blocks(parts: Composition, direction: Direction) -> int:
     """Return how many blocks are to be resident on a multiprocessor, unless measuring has found better."""
+    if any(map(in_element_form, parts.members)):
+        return 2  # a lane turns 32 codes from one layout to the other: with more blocks they spill
     tiles = parts.selector is not None  # a selector holds codes and two orders of differences: 64 registers, else 48
+    laid = parts.layout is not None  # predictors behind a layout look along several axes, and places take registers too
     if shared_bytes(parts) > 40_000:
-        return 2 if tiles and direction == "forward" else 3
-    return 4 if tiles else 5
+        return 2 if laid or (tiles and direction == "forward") else 3
+    return 4 if tiles or laid or itemsize(parts.source) < 4 else 5  # packing several elements into a word takes registers too
 
 
 def refuse_geometry(parts: Composition) -> str | None:
@@ -65,72 +85,11 @@ def refuse_geometry(parts: Composition) -> str | None:
         return f"on CUDA a block codes chunks of {CHUNK} elements; the pipeline's spans give {parts.chunk}"
     for member in parts.members:
         span = member.spec.span
+        if is_layout(member) and span < PER_LANE:
+            return f"{member.node}: a LAYOUT over {span} elements is too short for a block to hold what its spans have in common"
         if span > PER_LANE * 32 or span & (span - 1):
             return f"{member.node}: a span of {span} elements is no power of two up to {PER_LANE * 32}, a warp's share"
     return None
-
-
-@dataclass(frozen=True)
-class Placed(Chunked):
-    """A chunked value in device memory, with the word offset of every 64th chunk (uint64) beside it.
-
-    `control` and `nodes` are the control block of the run that made it, and that run's members: their parameters lie
-    there still, so that decompression by the same members needs no copy. A part of it is the whole of it and `begin`, the
-    first chunk of the part.
-    """
-
-    sizes: Any
-    words: Any
-    blocks: Any = None
-    control: Any = None
-    nodes: tuple[str, ...] = ()
-    begin: int = 0
-
-    def cut(self, first: int, last: int) -> Placed:
-        return replace(self, begin=self.begin + first)
-
-
-@dataclass(eq=False)
-class Side:
-    """Memory of the side stream of one run, and the slots of the kernel that writes it."""
-
-    tables: Any
-    words: Any
-    lookback: Any
-    slots: list[int]
-
-
-@dataclass(eq=False, slots=True)
-class Enqueued:
-    """What one compression run has put into its stream, before anything is known of it on the host.
-
-    `control` is all the memory of the run but that of its side stream: its head is the control block, `tables_at` is where block
-    offsets and chunk sizes lie in it, `tiles_at` where those of the tiles do that leave the group. `head` is what the kernels
-    have written to the control block's head.
-    """
-
-    session: Any
-    source: Any
-    run: GroupRun
-    control: Any
-    cleared: int
-    warps_at: int
-    kept_at: int
-    tables_at: int
-    slots: list[int]
-    words: Any = None
-    tiles_at: int = 0
-    tile_words: Any = None
-    side: Side | None = None
-    head: bytes = b""
-
-    def at(self, word: int) -> int:
-        """Return the device address of a 64-bit word of the control block."""
-        return int(self.control.pointer) + 8 * word
-
-    def found(self, word: int) -> int:
-        """Return what the kernels have written to a 64-bit word of the control block's head."""
-        return int.from_bytes(self.head[8 * word : 8 * word + 8], "little")
 
 
 class CudaProgram(GroupProgram):
@@ -140,10 +99,11 @@ class CudaProgram(GroupProgram):
 
     def __init__(self, parts: Composition, direction: Direction, target: Any, source: KernelSource | None = None) -> None:
         self._parts = parts
+        self._places: Places | None = None
         self._nodes = tuple(m.node for m in parts.members)
         self._target = target
         self._shared = shared_bytes(parts)
-        self._aside_shared = CHUNK * np.dtype(parts.source).itemsize
+        self._aside_shared = CHUNK * itemsize(parts.source)
         self._module = target.compile(source or cuda_source(parts, direction, resident_blocks(parts, direction)))
 
     @property
@@ -155,22 +115,23 @@ class CudaProgram(GroupProgram):
     def keeps_aside(self) -> bool:
         return self._parts.side is not None
 
-    def capture_with(self, inverse: GroupProgram, session: Any, source: Any, bound: Bound | None, chunk: int) -> Any:
-        """Return this group and its inverse as graphs over the memory of `source`."""
+    def capture_with(self, inverse: GroupProgram, session: Any, source: Any, run: GroupRun) -> Any:
+        """Return this group and its inverse as graphs over the memory of `source`, for runs like `run`."""
         from .cuda_capture import CapturedGroup  # only here: it needs this module
 
         assert isinstance(inverse, CudaProgram)
-        return CapturedGroup(self, inverse, session, source, bound, chunk)
+        return CapturedGroup(self, inverse, session, source, run)
 
     def capacity(self, work: Enqueued) -> dict[NodePort, Placed]:
         """Return a run's values with all the room they have, for kernels that are told the sizes on the device."""
-        tail, chunks = self._parts.members[-1], work.run.chunks
-        main = self._main(work, work.words.size)
+        tail, at = self._parts.members[-1], work.places
+        main = self._main(work, at.room, _tables(work.session, at.chunks, work.control, at.tables_at))
         found = {(tail.node, tail.stage.outputs[0]): main}
         if self._parts.side is not None and work.side is not None:
-            found[self._parts.side] = _placed(work.session, chunks, work.side.tables, 0, work.side.words, work.side.words.size)
+            sizes, blocks = _tables(work.session, at.kept, work.side.tables)
+            found[self._parts.side] = Placed(sizes, work.side.words, blocks)
         if self._parts.tiles_sink is not None:
-            found[self._parts.tiles_sink] = self._tiles(work, work.tile_words.size)
+            found[self._parts.tiles_sink] = self._tiles(work, at.tiles_room)
         return found
 
     # -- compression ---------------------------------------------------------------------------------------
@@ -188,44 +149,41 @@ class CudaProgram(GroupProgram):
 
     def prepare(self, session: Any, source: Any, run: GroupRun) -> Enqueued:
         """Take the memory of a run; nothing is launched."""
-        parts, chunks = self._parts, run.chunks
-        main_at = _PARAMS_AT + _up(max(parts.param_bytes, 16), 32)
-        tiles_main_at = main_at + 8 * (chunks + 1)
-        warps_at = tiles_main_at + (8 * (chunks + 1) if parts.tiles_sink else 0)
-        cleared = warps_at + (4 * chunks if parts.side else 0)
-        kept_at = _up(cleared, 32)
-        # one allocation for all: each is a call of the driver here, and another one when it is freed
-        tables_at = _up(kept_at + (4 * chunks * LANES if parts.side else 0), 256)
-        words_at = _up(tables_at + 8 * _blocks(chunks) + 4 * chunks, 256)
-        room = chunks * parts.most_words
-        tiles_at = _up(words_at + 4 * room, 256)
-        tile_words_at, tiles_room = _up(tiles_at + 8 * _blocks(chunks) + 4 * chunks, 256), chunks * parts.most_tile_words
-        end = tile_words_at + 4 * tiles_room if parts.tiles_sink else words_at + 4 * room if parts.coder else tables_at
-        control = session.memory(end)
+        parts, chunks, at = self._parts, run.coded_chunks, self._places
+        if at is None or (at.chunks, at.kept) != (chunks, run.chunks):
+            at = self._places = Places.of(parts, chunks, run.chunks)  # the next run is likely one of as many
+        control = session.memory(at.end)
         base = control.pointer
-        count = 18 if parts.tiles_sink else 12
-        work = Enqueued(session, source, run, control, cleared, warps_at, kept_at, tables_at, [0] * count)
-        slots = work.slots
-        slots[:4] = source.pointer, run.count, base + _PARAMS_AT, run.out.pointer if run.out is not None else 0
+        slots = [0] * (18 if parts.tiles_sink else 12)
+        slots[:4] = source.pointer, run.coded, base + PARAMS_AT, run.out.pointer if run.out is not None else 0
         if parts.coder:
-            tables = base + tables_at
-            work.words = session.array(room, _SIZE, control, words_at)
-            slots[4:9] = tables + 8 * _blocks(chunks), base + words_at, tables, room, base + main_at
+            tables = base + at.tables_at
+            slots[4:9] = tables + 8 * blocks_of(chunks), base + at.words_at, tables, at.room, base + at.main_at
         if parts.side:
-            slots[9:11] = base + kept_at, base + warps_at
-        slots[11] = work.at(WORDS)
+            slots[9:11] = base + at.kept_at, base + at.warps_at
+        slots[11] = base + 8 * WORDS
         if parts.tiles_sink:
-            tables, work.tiles_at = base + tiles_at, tiles_at
-            work.tile_words = session.array(tiles_room, _SIZE, control, tile_words_at)
-            slots[12:16] = tables + 8 * _blocks(chunks), base + tile_words_at, tables, tiles_room
-            slots[16:18] = base + tiles_main_at, work.at(TILE_WORDS)
-        return work
+            tables = base + at.tiles_at
+            slots[12:16] = tables + 8 * blocks_of(chunks), base + at.tile_words_at, tables, at.tiles_room
+            slots[16:18] = base + at.tiles_main_at, base + 8 * TILE_WORDS
+        if parts.resolves and parts.settled:  # the head's parameters are made on the device, the others' are known here
+            session.send(base + PARAMS_AT, parts.param_block(self._settled(run), run.stretch, without_head=True))
+        return Enqueued(session, source, run, control, at, slots)
+
+    def _settled(self, run: GroupRun) -> RunRecord:
+        """Return the state of all members but the head, which do not look at the data."""
+        return RunRecord({m.node: dict(_primed(m, run, None)) for m in self._parts.members if m is not self._parts.head})
 
     def start(self, work: Enqueued) -> None:
         """Launch a prepared run, and the side stream's kernel where its memory has been taken too."""
-        session, chunks = work.session, work.run.chunks
-        session.zero(work.control.pointer, work.cleared)
-        self._resolve(work, work.at(0) + _PARAMS_AT)
+        session, chunks, pointer, cleared = work.session, work.places.chunks, work.control.pointer, work.places.cleared
+        if self._parts.resolves and self._parts.settled:  # what lies there stays: a graph that is replayed sends nothing
+            session.zero(pointer, PARAMS_AT)
+            behind = PARAMS_AT + up(self._parts.param_bytes, 32)
+            session.zero(pointer + behind, cleared - behind)
+        elif not self._survey_clears(work):
+            session.zero(pointer, cleared)
+        self._resolve(work, work.at(0) + PARAMS_AT)
         if chunks:
             session.launch(self._module, "briquette_forward", chunks, self._shared, work.slots)
         if work.side is not None:
@@ -234,13 +192,13 @@ class CudaProgram(GroupProgram):
     def prepare_side(self, work: Enqueued, count: int) -> Side:
         """Take the memory of a side stream that keeps `count` values aside."""
         session, chunks = work.session, work.run.chunks
-        item = np.dtype(self._parts.source).itemsize
+        item = itemsize(self._parts.source)
         # a list of positions, or a bitmap where that is smaller, and every value: never more than this
         room = min(chunks * (3 + CHUNK // 32 + CHUNK * item // 4), 4 * chunks + count * (2 + item // 4))
-        tables = session.memory(8 * _blocks(chunks) + 4 * chunks)
-        sizes = tables.pointer + 8 * _blocks(chunks)
+        tables = session.memory(8 * blocks_of(chunks) + 4 * chunks)
+        sizes = tables.pointer + 8 * blocks_of(chunks)
         words, lookback = session.array(room, "uint32"), session.memory(8 * (chunks + 1))
-        kept, warps = work.at(0) + work.kept_at, work.at(0) + work.warps_at
+        kept, warps = work.at(0) + work.places.kept_at, work.at(0) + work.places.warps_at
         addresses = [work.source.pointer, work.run.count, kept, warps, sizes, words.pointer]
         addresses += [tables.pointer, room, lookback.pointer, work.at(SIDE_WORDS)]
         return Side(tables, words, lookback, addresses)
@@ -252,16 +210,19 @@ class CudaProgram(GroupProgram):
 
     def collect(self, work: Enqueued) -> dict[NodePort, PortValue]:
         """Wait for a run, write the members' state to the record, and return the values it made."""
-        parts, run, session = self._parts, work.run, work.session
-        work.head = session.peek(work.control.pointer, 8 * _HEAD)
-        if run.open_sink is None:
-            self._state_later(work)
-        else:
-            self._state(work)
+        parts, run, session, at = self._parts, work.run, work.session, work.places
+        # what can be done while the device works is done now
+        tables = _tables(session, at.chunks, work.control, at.tables_at) if parts.coder else None
+        self._state_later(work)
+        work.heads[:] = [session.peek(work.control.pointer, 8 * HEAD)]
+        if run.open_sink is not None:
+            _ = run.record.state
+        if any(any(session.peek(work.at(0) + PARAMS_AT + at, 4)) for at in parts.reports):
+            return self._by_reference(work)
         found: dict[NodePort, Any] = {}
         tail = parts.members[-1]
-        if parts.coder:
-            found[tail.node, tail.stage.outputs[0]] = self._deliver(session, self._main(work, work.found(WORDS)), run)
+        if tables is not None:
+            found[tail.node, tail.stage.outputs[0]] = self._deliver(session, self._main(work, work.found(WORDS), tables), run)
         else:
             found[tail.node, tail.stage.outputs[0]] = run.out
         if parts.tiles_sink is not None:
@@ -270,32 +231,66 @@ class CudaProgram(GroupProgram):
             found[parts.side] = self._aside(work)
         return found
 
-    def _main(self, work: Enqueued, used: int) -> Placed:
+    def _main(self, work: Enqueued, used: int, tables: Tables) -> Placed:
         """Return the coder's value, which has `used` words."""
-        return _placed(work.session, work.run.chunks, work.control, work.tables_at, work.words, used, work.control, self._nodes)
+        words = work.session.array(used, _SIZE, work.control, work.places.words_at)
+        return Placed(tables[0], words, tables[1], work.control, self._nodes)
 
     @staticmethod
     def _tiles(work: Enqueued, used: int) -> Placed:
         """Return the value of the tiles' own port."""
-        return _placed(work.session, work.run.chunks, work.control, work.tiles_at, work.tile_words, used)
+        at = work.places
+        words = work.session.array(used, _SIZE, work.control, at.tile_words_at)
+        sizes, blocks = _tables(work.session, at.chunks, work.control, at.tiles_at)
+        return Placed(sizes, words, blocks)
+
+    def _by_reference(self, work: Enqueued) -> dict[NodePort, PortValue]:
+        """Do a run over that held codes which a policy of the group cannot carry, by the members' NumPy forms."""
+        run, session = work.run, work.session
+        source = session.read(work.source.pointer, np.empty(work.source.size, work.source.dtype))
+        found: dict[NodePort, Any] = reference.forward(self._parts, source, run)
+        for (node, name), value in found.items():
+            if not isinstance(value, Chunked):
+                session.write(run.out.pointer, np.ascontiguousarray(value))
+                found[node, name] = run.out
+            elif run.open_sink is None:
+                found[node, name] = Placed(*self._place(session, value, 0, value.sizes.size, f"{node}.{name}"))
+            elif node == self._parts.members[-1].node:
+                sink = run.open_sink()
+                if value.words.size > sink.words.size:
+                    raise Overflow
+                sink.sizes[:], sink.words[: value.words.size] = value.sizes, value.words
+                found[node, name] = Chunked(sink.sizes, sink.words[: value.words.size])
+        return found
+
+    def _surveys_all(self, bound: Bound | None) -> bool:
+        """Whether the survey looks at all of the data, not just for the first finite value."""
+        return not self._parts.resolves or (bound is not None and bound.mode == "rel")
+
+    def _survey_clears(self, work: Enqueued) -> bool:
+        """Whether the survey is one block, and sets to zero what a run wants so."""
+        parts = self._parts
+        alone = parts.head is not None and not parts.settled and not self._surveys_all(work.run.bound)
+        return alone and work.places.cleared <= _SURVEY_CLEARS
 
     def _resolve(self, work: Enqueued, params: int) -> None:
         """Bring the parameters to the device: resolved there, or here from what a survey of the data found."""
         parts, run, session, source = self._parts, work.run, work.session, work.source
         if parts.head is None:
             self._state(work)
-            session.send(params, parts.param_block(run.record) or bytes(16))
+            session.send(params, parts.param_block(run.record, run.stretch) or bytes(16))
             return
-        relative = run.bound is not None and run.bound.mode == "rel"
         eb = struct.unpack("<Q", struct.pack("<d", run.bound.eb if run.bound is not None else 0.0))[0]
-        surveys_all = relative or not parts.resolves
+        surveys_all = self._surveys_all(run.bound)
         slots = [source.pointer, run.count, work.at(FOUND), work.at(DONE), work.at(EXTENT), params, eb, int(surveys_all)]
+        slots += [*parts.missing, *parts.missing[:1] * MISSING, *[0] * MISSING][:MISSING]
+        slots += [work.at(0), work.places.cleared // 8 if self._survey_clears(work) else 0]
         grid = min(8 * session.multiprocessors(), max(1, run.count // (LANES * 16))) if surveys_all else 1
         session.launch(self._module, "briquette_survey", grid, 0, slots)
         if not parts.resolves:
-            work.head = session.peek(work.control.pointer, 8 * _HEAD)
+            work.heads[:] = [session.peek(work.control.pointer, 8 * HEAD)]
             self._state(work)
-            session.send(params, parts.param_block(run.record))
+            session.send(params, parts.param_block(run.record, run.stretch))
 
     def _state(self, work: Enqueued) -> None:
         """Prime the members: write to the record what the device knows already."""
@@ -304,15 +299,15 @@ class CudaProgram(GroupProgram):
 
     def _state_later(self, work: Enqueued) -> None:
         """The same when somebody asks for the state."""
-        head, run, parts = work.head or bytes(8 * _HEAD), work.run, self._parts
+        run, parts, heads = work.run, self._parts, work.heads
 
         def fill(state: dict[str, dict[str, Any]]) -> None:
-            lo, hi, first, some = struct.unpack_from("<4d", head, 8 * EXTENT)
+            head = heads[-1] if heads else bytes(8 * HEAD)
+            lo, hi, first, some = struct.unpack_from(f"<3{parts.stated}d", head, 8 * EXTENT)
             found = Extent(lo, hi, first, bool(some))
             for member in parts.members:
                 surveyed = found if member is parts.head else None
-                context = PrimeContext(None, member.types, run.bound, run.count, surveyed)
-                primed = {} if member.node in state else dict(member.stage.prime_fused_forward_state(context))
+                primed = {} if member.node in state else dict(_primed(member, run, surveyed))
                 if primed:
                     state[member.node] = primed
 
@@ -343,8 +338,9 @@ class CudaProgram(GroupProgram):
         if side is None:
             side = self.prepare_side(work, count)
             self.start_side(work, side)
-            work.head = session.peek(work.control.pointer, 8 * _HEAD)
-        return _placed(session, chunks, side.tables, 0, side.words, work.found(SIDE_WORDS))
+            work.heads[:] = [session.peek(work.control.pointer, 8 * HEAD)]
+        sizes, blocks = _tables(session, chunks, side.tables)
+        return Placed(sizes, side.words[: work.found(SIDE_WORDS)], blocks)
 
     # -- decompression -------------------------------------------------------------------------------------
 
@@ -352,7 +348,9 @@ class CudaProgram(GroupProgram):
         session = self._target.session(run.out)
         with session.current():
             if run.checker is not None:
-                run.checker(0, run.chunks)
+                run.checker(0, run.coded_chunks)
+            if run.aside_checker is not None:
+                run.aside_checker(0, run.chunks)
             at, _held = self.enqueue_inverse(session, values, run)
             damaged = any(session.peek(at, 4))
         if damaged:
@@ -362,19 +360,22 @@ class CudaProgram(GroupProgram):
 
     def enqueue_inverse(self, session: Any, values: Mapping[NodePort, Any], run: GroupRun) -> tuple[int, list[Any]]:
         """Put decompression into the session's stream; return the address of the error flag, and what must outlive the run."""
-        parts, chunks = self._parts, run.chunks
+        parts, chunks = self._parts, run.coded_chunks
         tail = parts.members[-1]
         main = values[tail.node, tail.stage.outputs[0]]
-        slots = [0] * (18 if parts.tiles_sink else 14)
+        slots = [0] * (21 if parts.tiles_sink else 17)
         if isinstance(main, Placed) and main.nodes == self._nodes:
-            control, flag, params = main.control, main.control.pointer + 8 * FLAG, main.control.pointer + _PARAMS_AT
+            control, flag, params = main.control, main.control.pointer + 8 * FLAG, main.control.pointer + PARAMS_AT
         else:
-            block = parts.param_block(run.record) or bytes(16)
+            block = parts.param_block(run.record, run.stretch) or bytes(16)
             control = session.memory(16 + len(block))
             flag, params = control.pointer, control.pointer + 16
             session.send(control.pointer, bytes(16) + block)
-        begin = max(v.begin if isinstance(v, Placed) else 0 for v in values.values())
-        slots[:4] = run.out.pointer, begin * run.chunk + run.count, begin, params
+        mine = {port: v for port, v in values.items() if port != parts.side} if parts.layout is not None else values
+        begin = max(v.begin if isinstance(v, Placed) else 0 for v in mine.values())
+        slots[:4] = run.out.pointer, begin * run.chunk + run.coded, begin, params
+        if run.stretch is not None:
+            slots[14:17] = run.stretch.laid_begin, run.stretch.begin, run.stretch.end
         slots[13] = flag
         held: list[Any] = [control]
         placed: list[Any] = []
@@ -385,18 +386,29 @@ class CudaProgram(GroupProgram):
             placed = [self._upload(session, main) if isinstance(main, np.ndarray) else main]
             # a stream starts at the part's first element, and the kernel counts from the array's
             slots[4] = (placed[0].pointer - begin * run.chunk * placed[0].dtype.itemsize) % (1 << 64)
-        if parts.side is not None and values[parts.side].words.size:
+        if parts.side is not None and values[parts.side].words.size and parts.layout is None:
             side = self._place(session, values[parts.side], begin, chunks, ".".join(parts.side))
             slots[9:13] = [a.pointer for a in side] + [values[parts.side].words.size]
             held += side
         if parts.tiles_sink is not None:
             tiles = self._place(session, values[parts.tiles_sink], begin, chunks, ".".join(parts.tiles_sink))
-            slots[14:18] = [a.pointer for a in tiles] + [values[parts.tiles_sink].words.size]
+            slots[17:21] = [a.pointer for a in tiles] + [values[parts.tiles_sink].words.size]
             held += tiles
         held += placed
         if chunks:
             session.launch(self._module, "briquette_inverse", chunks, self._shared, slots)
+        if parts.layout is not None and parts.side is not None and values[parts.side].words.size:
+            held += self._restore(session, values[parts.side], run, flag)
         return flag, held
+
+    def _restore(self, session: Any, value: Any, run: GroupRun, flag: int) -> list[Any]:
+        """Put the values kept aside in their places, in the array's chunks, when a LAYOUT has been undone."""
+        assert self._parts.side is not None
+        begin = value.begin if isinstance(value, Placed) else 0
+        side = self._place(session, value, begin, run.chunks, ".".join(self._parts.side))
+        slots = [run.out.pointer, begin * run.chunk + run.count, begin, *(a.pointer for a in side), value.words.size, flag]
+        session.launch(self._module, "briquette_restore", run.chunks, 0, slots)
+        return side
 
     def _place(self, session: Any, value: Chunked, begin: int, chunks: int, port: str) -> list[Any]:
         """Return sizes, words and the block offsets of a chunked value in device memory, where chunk `begin` is its first."""
@@ -421,26 +433,21 @@ class CudaProgram(GroupProgram):
         return placed
 
 
-def _placed(
-    session: Any, chunks: int, tables: Any, at: int, words: Any, used: int, control: Any = None, nodes: tuple[str, ...] = ()
-) -> Placed:
-    """Return what a kernel has written: block offsets and sizes, from byte `at` of `tables` on, and the words used of `words`."""
-    blocks = _blocks(chunks)
-    return Placed(
-        session.array(chunks, _SIZE, tables, at + 8 * blocks),
-        words[:used],
-        session.array(blocks, _OFFSET, tables, at),
-        control,
-        nodes,
-    )
+def _primed(member: Member, run: GroupRun, surveyed: Extent | None) -> Mapping[str, Any]:
+    """Return the state that a member resolves, which sees no data here."""
+    missing = member.stage.missing_values()
+    context = PrimeContext(None, member.types, run.bound, run.count, surveyed, missing, chunk=run.chunk, shape=run.shape)
+    return member.stage.prime_fused_forward_state(context)
 
 
-def _blocks(chunks: int) -> int:
-    return -(-chunks // 64)
+#: chunk sizes and block offsets in device memory
+Tables = tuple[Any, Any]
 
 
-def _up(nbytes: int, unit: int) -> int:
-    return -(-nbytes // unit) * unit
+def _tables(session: Any, chunks: int, memory: Any, at: int = 0) -> Tables:
+    """Return the tables a kernel writes, from byte `at` of `memory` on."""
+    blocks = blocks_of(chunks)
+    return session.array(chunks, _SIZE, memory, at + 8 * blocks), session.array(blocks, _OFFSET, memory, at)
 
 
 @lru_cache(maxsize=16)

@@ -11,6 +11,8 @@ from briquette.target import Target
 from .chain import Composition, refuse_chain
 from .compose import host_source
 from .cuda_program import CudaProgram, refuse_geometry
+from .element import in_element_form
+from .emulated import EmulatedProgram
 from .geometries import cuda_geometries, host_geometries
 from .host_program import HostProgram
 
@@ -29,7 +31,7 @@ class WarpHarness(Harness):
         if target.dialect not in _DIALECTS:
             return f"this harness composes no {target.dialect!r} source (target {target.name}); it knows {', '.join(_DIALECTS)}"
         why = refuse_chain(chain, chunk, direction)
-        if why is None and target.dialect == "cuda":
+        if why is None and (target.dialect == "cuda" or any(map(in_element_form, chain))):
             why = refuse_geometry(Composition(tuple(chain), chunk))
         return why
 
@@ -41,9 +43,13 @@ class WarpHarness(Harness):
         parts = Composition(tuple(chain), chunk, asked.get("lane"))
         if target.dialect == "cuda":
             return CudaProgram(parts, direction, target, source)
+        if any(map(in_element_form, chain)):
+            return EmulatedProgram(parts, direction, target)
         module = target.compile(source or host_source(parts, direction))
         return HostProgram(parts, direction, module, target, asked.get("grain", 1))
 
     def geometries(self, chain: Sequence[Member], direction: Direction, target: Target, chunk: int) -> Sequence[Geometry]:
         parts = Composition(tuple(chain), chunk)
+        if any(map(in_element_form, chain)):
+            return ()  # its kernels have one
         return cuda_geometries(parts, direction) if target.dialect == "cuda" else host_geometries(parts, direction)

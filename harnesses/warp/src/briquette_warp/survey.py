@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from briquette import pipeline_toml
+from briquette.declare import FusionAccess
 from briquette.discovery import Registry
 from briquette.errors import BriquetteError, PipelineError
 from briquette.harness import Member
@@ -99,6 +100,9 @@ def _used_by_presets(registry: Registry, problems: list[str]) -> dict[type[Stage
         try:
             for spec in pipeline_toml.loads(registry.preset(preset), f"preset {preset}").stages:
                 used.setdefault(registry.stage_class(spec.stage), []).append(spec.params)
+                for other in spec.when:
+                    if other.stage:
+                        used.setdefault(registry.stage_class(other.stage), []).append(other.params)
         except BriquetteError as exc:
             problems.append(f"preset {preset}: {exc}")
     return used
@@ -127,9 +131,15 @@ def _configured(cls: type[Stage], asked: Iterable[Mapping[str, Any]], label: str
 def _policies(pack: str, name: str, stages: Iterable[Stage], left_out: list[str], problems: list[str]) -> Iterator[Policy]:
     for stage in stages:
         try:
-            ops = [op for op in (stage.fused_op(), stage.inverse_fused_op()) if op is not None and op.strategy == _STRATEGY]
+            ops = [op for op in (stage.fused_op(), stage.inverse_fused_op()) if op is not None and _STRATEGY in op.strategies]
             if len(ops) < 2:
                 left_out.append(f"{name} of {pack}: it declares no {_STRATEGY} policy for both directions")
+                continue
+            if stage.fusion_spec().access is FusionAccess.LAYOUT:
+                left_out.append(f"{name} of {pack}: it is a LAYOUT, which loads and stores carry out")
+                continue
+            if any(op.geometry.get("element_form") for op in ops):
+                left_out.append(f"{name} of {pack}: its policy is in the element form, which has one geometry")
                 continue
             made = list(_typed(pack, name, stage))
         except Exception as exc:  # a pack's own code

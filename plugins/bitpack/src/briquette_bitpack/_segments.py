@@ -47,10 +47,15 @@ def bit_lengths(values: NDArray[Any], segment: int) -> Bytes:
         ored = ored | ored >> np.uint64(width)
         width *= 2
     ored = np.bitwise_or.reduce(ored.reshape(-1, segment // BLOCK), axis=1)
-    if values.itemsize == 8:  # float64 would round 2**54 - 1 up, so the halves are looked at apart
-        high = _exponents(ored >> np.uint64(32))
-        return np.where(high > 0, high + 32, _exponents(ored & np.uint64(0xFFFFFFFF))).astype(np.uint8)
-    return _exponents(ored & np.uint64((1 << 8 * values.itemsize) - 1)).astype(np.uint8)
+    return number_lengths(ored if values.itemsize == 8 else ored & np.uint64((1 << 8 * values.itemsize) - 1), values.itemsize)
+
+
+def number_lengths(numbers: NDArray[np.uint64], itemsize: int) -> Bytes:
+    """Return the bit length of each number, of `itemsize` bytes."""
+    if itemsize == 8:  # float64 would round 2**54 - 1 up, so the halves are looked at apart
+        high = _exponents(numbers >> np.uint64(32))
+        return np.where(high > 0, high + 32, _exponents(numbers & np.uint64(0xFFFFFFFF))).astype(np.uint8)
+    return _exponents(numbers).astype(np.uint8)
 
 
 def _exponents(numbers: NDArray[np.uint64]) -> NDArray[Any]:
@@ -161,7 +166,7 @@ def read_meta(value: Chunked, count: int, chunk: int, segment: int) -> Bytes:
 def check_widths(widths: Bytes, limit: int) -> None:
     """Raise `ArchiveError` where a segment's values would have more bits than its code type."""
     if int(widths.max(initial=0)) > limit:
-        raise ArchiveError(f"a segment claims values of {int(widths.max())} bits, more than the code type's {limit}")
+        raise ArchiveError(f"a segment claims a width of {int(widths.max())} bits; for its code type there are at most {limit}")
 
 
 def locate(value: Chunked, lengths: Index, count: int, chunk: int, segment: int) -> Index:
@@ -175,3 +180,31 @@ def locate(value: Chunked, lengths: Index, count: int, chunk: int, segment: int)
         c = int(np.argmax(sums != value.sizes))
         raise ArchiveError(f"the widths of chunk {c} need {sums[c]} words, but it has {value.sizes[c]}")
     return _offsets(lengths, headers, per_chunk)
+
+
+def per_block(widths: Bytes, offsets: Index, segment: int) -> tuple[Bytes, Index]:
+    """Return widths and offsets of blocks of 32: a segment is its blocks' words one after another."""
+    blocks = segment // BLOCK
+    if blocks == 1:
+        return widths, offsets
+    inner = np.arange(blocks) * widths[:, None].astype(np.int64)
+    return np.repeat(widths, blocks), (offsets[:, None] + inner).reshape(-1)
+
+
+def fold(codes: NDArray[Any]) -> NDArray[Any]:
+    """Return codes as unsigned, the signs of signed ones folded into the lowest bit."""
+    if codes.dtype.kind == "u":
+        return codes
+    folded = codes << 1
+    folded ^= codes >> (8 * codes.itemsize - 1)
+    return folded.view(f"u{codes.itemsize}")
+
+
+def unfold(values: NDArray[Any]) -> NDArray[Any]:
+    """Undo `fold` in place, in a type of any width."""
+    sign = (values & values.dtype.type(1)).view(f"i{values.itemsize}")
+    np.negative(sign, out=sign)
+    values >>= values.dtype.type(1)
+    codes: NDArray[Any] = values.view(sign.dtype)
+    codes ^= sign
+    return codes

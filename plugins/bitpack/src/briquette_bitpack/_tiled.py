@@ -59,8 +59,10 @@ def write(widths: Bytes, lengths: Index, inputs: Mapping[str, PortValue], scope:
     return value, offsets + before
 
 
-def read(value: Chunked, lengths_of: Any, scope: Scope, segment: int) -> Payload:
-    """Take a payload apart; `lengths_of` gives the words of segments from their widths.
+def read(value: Chunked, lengths_of: Any, scope: Scope, segment: int, most: int | None = None) -> Payload:
+    """Take a payload apart; `lengths_of` gives the words of segments from their widths, which are `most` at most.
+
+    By default that is the bits of a code.
 
     Raises
     ------
@@ -70,7 +72,7 @@ def read(value: Chunked, lengths_of: Any, scope: Scope, segment: int) -> Payload
     dtype = scope.types["in"].dtype
     info = scope.types[PORT].tiles if PORT in scope.types else None
     meta = read_meta(value, scope.count, scope.chunk, segment)
-    limit = 8 * np.dtype(dtype).itemsize
+    limit = 8 * np.dtype(dtype).itemsize if most is None else most
     if info is None:
         check_widths(meta, limit)
         return Payload(meta, locate(value, lengths_of(meta), scope.count, scope.chunk, segment), None)

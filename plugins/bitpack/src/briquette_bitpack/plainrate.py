@@ -15,7 +15,7 @@ from briquette.ports import Chunked, PortType, PortValue
 from briquette.stage import Scope, Stage
 
 from . import _blocks, _tiled
-from ._segments import BLOCK, Bytes, Index, bit_lengths, check_codes, check_segment, padded
+from ._segments import BLOCK, Bytes, Index, bit_lengths, check_codes, check_segment, fold, padded, per_block, unfold
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class PlainRate(Stage):
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Code ``in``, shape (count,), into the chunked ``out``; keep ``tiles`` in its metadata where that is connected."""
         codes: NDArray[Any] = padded(np.asarray(inputs["in"]), self.segment)
-        values = _fold(codes)
+        values = fold(codes)
         widths = bit_lengths(values, self.segment)
         value, offsets = _tiled.write(widths, self._lengths(widths), inputs, scope, self.segment)
-        _blocks.pack(values, *self._per_block(widths, offsets), value.words)
+        _blocks.pack(values, *per_block(widths, offsets, self.segment), value.words)
         return {"out": value}
 
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
@@ -77,24 +77,16 @@ class PlainRate(Stage):
             raise ArchiveError("stage 'plain-rate' was given a stream to decode, not a chunked value")
         dtype = scope.types["in"].numpy
         found = _tiled.read(value, self._lengths, scope, self.segment)
-        values = _blocks.unpack(value.words, *self._per_block(found.widths, found.offsets))[: scope.count]
-        return _tiled.given_back((_unfold(values) if dtype.kind == "i" else values).astype(dtype, copy=False), found)
+        values = _blocks.unpack(value.words, *per_block(found.widths, found.offsets, self.segment))[: scope.count]
+        return _tiled.given_back((unfold(values) if dtype.kind == "i" else values).astype(dtype, copy=False), found)
 
     def cost(self, codes: NDArray[Any], scope: Scope) -> Index:
         """Return the words of each segment of `codes`."""
-        return self._lengths(bit_lengths(_fold(padded(codes, self.segment)), self.segment))
+        return self._lengths(bit_lengths(fold(padded(codes, self.segment)), self.segment))
 
     def _lengths(self, widths: Bytes) -> Index:
         """Return the words of each segment."""
         return widths.astype(np.int64) * (self.segment // BLOCK)
-
-    def _per_block(self, widths: NDArray[np.uint8], offsets: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Return widths and offsets of blocks of 32: a segment is its blocks' words one after another."""
-        blocks = self.segment // BLOCK
-        if blocks == 1:
-            return widths, offsets
-        inner = np.arange(blocks) * widths[:, None].astype(np.int64)
-        return np.repeat(widths, blocks), (offsets[:, None] + inner).reshape(-1)
 
     def spare_meta_bits(self, dtype: str) -> int:
         """Return the high bits of a segment's byte that its width never takes: 3 for 16-bit codes, 2 for 32, 1 for 64."""
@@ -107,22 +99,3 @@ class PlainRate(Stage):
     def fused_op(self) -> FusedOp:
         """The warp-register policy ``PlainRate``."""
         return FusedOp("warp-register", "PlainRate", "briquette_bitpack/cuda/plainrate.cuh")
-
-
-def _fold(codes: NDArray[Any]) -> NDArray[Any]:
-    """Return codes as unsigned, the signs of signed ones folded into the lowest bit."""
-    if codes.dtype.kind == "u":
-        return codes
-    folded = codes << 1
-    folded ^= codes >> (8 * codes.itemsize - 1)
-    return folded.view(f"u{codes.itemsize}")
-
-
-def _unfold(values: NDArray[Any]) -> NDArray[Any]:
-    """Undo `_fold` in place, in a type of any width."""
-    sign = (values & values.dtype.type(1)).view(f"i{values.itemsize}")
-    np.negative(sign, out=sign)
-    values >>= values.dtype.type(1)
-    codes: NDArray[Any] = values.view(sign.dtype)
-    codes ^= sign
-    return codes

@@ -23,6 +23,15 @@ from . import files, options, tables
 )
 @click.option("--target-psnr", type=float, metavar="DB", help="Instead of --eb: find a bound for this PSNR, within 0.5 dB.")
 @click.option("--pipeline", default="fast", show_default=True, metavar="NAME|FILE.toml", help="A preset, or a pipeline in TOML.")
+@click.option(
+    "--fill-value",
+    "fill_values",
+    multiple=True,
+    type=float,
+    metavar="VALUE",
+    help="A value that stands for missing ones, beside NaN: comes back exactly, does not count in the range. Up to four; needs a "
+    "pipeline that takes them, such as masked.",
+)
 @options.target_option
 @options.fusion_option
 @options.threads_option
@@ -41,6 +50,7 @@ def compress(
     target_ratio: float | None,
     target_psnr: float | None,
     pipeline: str,
+    fill_values: tuple[float, ...],
     target: str | None,
     fusion: str | None,
     threads: int | None,
@@ -62,10 +72,10 @@ def compress(
     pipe = options.load_pipeline(pipeline)
     goal = {"target_ratio": target_ratio, "target_psnr": target_psnr}
     if goal == dict.fromkeys(goal):
-        options.require_bound(pipe, bound)
+        options.require_bound(pipe, bound, array.dtype.newbyteorder("=").name)
     with tables.progress() as show:
         show(f"compressing {tables.size_words(array.nbytes)}")
-        how: dict[str, Any] = {"target": target, "fusion": fusion, "threads": threads, **goal}
+        how: dict[str, Any] = {"target": target, "fusion": fusion, "threads": threads, "fill_value": fill_values, **goal}
         result = bq.compress_run(array, bound, mode, pipeline=pipe, **how)
         report = None
         if check:
@@ -75,13 +85,14 @@ def compress(
             show("writing")
             files.write_bytes(output, result.archive)
     used = result.search.bound if result.search is not None else pipe.bound if bound is None else None
-    facts = _compress_facts(result, output, mode if used is None else used.mode)
+    mode = mode if used is None else used.mode
+    facts = _compress_facts(result, output, mode)
     if report is not None and report.bound is not None:
         facts["largest_error"], facts["psnr"] = report.bound.largest_error, report.bound.psnr
     if report is not None and report.bound is not None and not report.ok:
         raise BoundViolation(
             f"the reconstruction of {source} misses the bound {report.eb:.6g}: {tables.violation_words(report.bound)}; "
-            f"largest error {report.bound.largest_error:.6g}; nothing was written"
+            f"{tables.error_words(mode)} {report.bound.largest_error:.6g}; nothing was written"
         )
     if as_json:
         tables.print_json(facts)
@@ -118,7 +129,8 @@ def _tell(source: Path, facts: dict[str, Any]) -> None:
     if "search" in facts:
         click.echo(_search_words(facts["search"]))
     if "largest_error" in facts:
-        click.echo(f"largest error {facts['largest_error']:.6g}, PSNR {tables.psnr_words(facts['psnr'])}")
+        worst = f"{tables.error_words(facts['mode'])} {facts['largest_error']:.6g}"
+        click.echo(f"{worst}, PSNR {tables.psnr_words(facts['psnr'])}")
     groups = "; ".join(" + ".join(group) for group in facts["fused"])
     click.echo(f"target {facts['target']}, {f'fused {groups}' if groups else 'nothing fused'}, {facts['seconds']:.3f} s")
 

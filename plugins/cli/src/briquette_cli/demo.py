@@ -34,7 +34,7 @@ _TIMED_BYTES = 16_000_000
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("demo-out"), show_default=True, metavar="DIR"
 )
-@options.bound_options(default="1e-3", mode="rel")
+@options.bound_options(default="1e-3", mode="rel", point_wise=False)
 @options.target_option
 @options.threads_option
 @click.option("--repeat", type=click.IntRange(min=1), default=5, show_default=True, help="Timed runs of each; the median counts.")

@@ -37,12 +37,12 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 def parse_dtype(text: str) -> np.dtype[Any]:
     """Return the dtype `text` names (``float32``, ``<f8``, ``>f4``); raise `UsageError` naming it."""
-    import numpy as np
+    from briquette.ports import numpy_dtype
 
     try:
-        found = np.dtype(text)
+        found = numpy_dtype(text)
     except (TypeError, ValueError, SyntaxError):
-        raise UsageError(f"dtype {text!r} is unknown; use a NumPy name such as float32, float64, >f4") from None
+        raise UsageError(f"dtype {text!r} is unknown; use a NumPy name such as float32, float64, >f4, or bfloat16") from None
     if found.hasobject or found.itemsize == 0 or found.names:
         raise UsageError(f"dtype {text!r} has no fixed-size numbers in it; use float32, float64, >f4, ...")
     return found
@@ -56,7 +56,7 @@ def read_array(path: Path, dtype: str | None = None, shape: str | tuple[int, ...
     path : Path
         A ``.npy`` file, or raw values in C order.
     dtype : str, optional
-        Of a raw file, which needs it.
+        Of a raw file, which needs it, and of a ``.npy`` file only where it is bfloat16, which such files do not name.
     shape : str or tuple of int, optional
         Of a raw file; one dimension by default.
 
@@ -68,9 +68,15 @@ def read_array(path: Path, dtype: str | None = None, shape: str | tuple[int, ...
         For a ``.npy`` file that is damaged, or is none.
     """
     if path.suffix == ".npy":
+        array = _read_npy(path)
+        if array.dtype == "V2":
+            if dtype is None:
+                raise UsageError(f"{path.name} holds values of two bytes without a type; if it is bfloat16, say --dtype bfloat16")
+            if dtype == "bfloat16" and shape is None:
+                return array.view(parse_dtype(dtype))
         if dtype is not None or shape is not None:
             raise UsageError(f"--dtype and --shape describe raw files; {path.name} has both in its header")
-        return _read_npy(path)
+        return array
     if dtype is None:
         raise UsageError(f"{path} is not a .npy file: say what it holds with --dtype (and --shape)")
     return _read_raw(path, parse_dtype(dtype), parse_shape(shape) if isinstance(shape, str) else shape)

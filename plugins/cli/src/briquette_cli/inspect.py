@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import briquette as bq
+from briquette.alternatives import MODES
 
 from . import files, options, tables
 from .exits import ExitCode
@@ -69,7 +70,7 @@ def _bound_words(facts: Mapping[str, Any]) -> str:
     if bound is None:
         return "none (lossless)"
     resolved = [state["eb"] for state in facts["state"].values() if "eb" in state]
-    absolute = f", {resolved[0]} in absolute terms" if bound["mode"] != "abs" and resolved else ""
+    absolute = f", {resolved[0]} in absolute terms" if bound["mode"] == "rel" and resolved else ""
     return f"{tables.mode_words(bound['mode'])} {bound['eb']}{absolute}"
 
 
@@ -82,7 +83,8 @@ def verify(ctx: click.Context, archive: Path, original: Path | None, as_json: bo
     """Check an archive's integrity, and the bound against ORIGINAL.
 
     Every checksum is verified. The comparison with ORIGINAL is exact, without tolerance; a raw ORIGINAL has the dtype and
-    shape of the archive, and a range-relative bound is taken times the range of ORIGINAL. Ends with 3 where the archive is
+    shape of the archive, and a range-relative bound is taken times the range of ORIGINAL; under a point-wise relative one every
+    error is relative to its value. Ends with 3 where the archive is
     damaged and with 4 where the bound is violated.
     """
     with tables.progress() as show:
@@ -110,7 +112,10 @@ def verify(ctx: click.Context, archive: Path, original: Path | None, as_json: bo
         else:
             of = f" of the bound {report.eb:.6g}{_whose_range(blob, original, report.eb)}" if report.eb is not None else ""
             share = f" ({bound.largest_error / report.eb:.4f}{of})" if report.eb else of
-            click.echo(f"bound: {'kept' if bound.ok else 'VIOLATED'}; largest error {bound.largest_error:.6g}{share}")
+            held = bq.info(blob)
+            mode = None if held["raw"] or held["bound"] is None else held["bound"]["mode"]
+            worst = f"{tables.error_words(mode)} {bound.largest_error:.6g}"
+            click.echo(f"bound: {'kept' if bound.ok else 'VIOLATED'}; {worst}{share}")
             click.echo(f"PSNR: {tables.psnr_words(bound.psnr)}")
             if not bound.ok:
                 click.echo(tables.violation_words(bound))
@@ -121,7 +126,7 @@ def verify(ctx: click.Context, archive: Path, original: Path | None, as_json: bo
 def _whose_range(blob: memoryview, original: Path | None, eb: float) -> str:
     """Return, for a range-relative bound, whose range it comes from, and the one of the archive where that differs."""
     facts = bq.info(blob)
-    if facts["raw"] or facts["bound"] is None or facts["bound"]["mode"] == "abs":
+    if facts["raw"] or facts["bound"] is None or facts["bound"]["mode"] != "rel":
         return ""
     text = f" = {facts['bound']['eb']} x the range of {original}"
     own = next((state["eb"] for state in facts["state"].values() if "eb" in state), eb)
@@ -129,9 +134,11 @@ def _whose_range(blob: memoryview, original: Path | None, eb: float) -> str:
 
 
 def _original(path: Path, blob: memoryview) -> NDArray[np.generic]:
-    if path.suffix == ".npy":
-        return files.read_array(path)
     facts = bq.info(blob)
+    if path.suffix == ".npy":
+        return files.read_array(path, facts["dtype"] if facts["dtype"] == "bfloat16" else None)
+    if facts["dtype"] == "bfloat16":
+        return files.read_array(path, facts["dtype"], tuple(facts["shape"]))
     import numpy as np
 
     dtype = np.dtype(facts["dtype"]).newbyteorder(facts["byteorder"]).str
@@ -140,15 +147,18 @@ def _original(path: Path, blob: memoryview) -> NDArray[np.generic]:
 
 @click.command()
 @click.argument("pipeline", metavar="PIPELINE")
-@click.option("--dtype", default="float32", show_default=True, help="Of the input.")
+@click.option("--dtype", default="float32", show_default=True, help="Of the input: float32, bfloat16, int16, ...")
 @click.option("--shape", metavar="N,N,...", help="Of the input; adds the bytes of buffers.")
+@click.option("--mode", type=click.Choice(MODES), help="Of the bound to come, where the pipeline names stages for one mode.")
 @options.target_option
 @options.fusion_option
 @options.json_option
-def plan(pipeline: str, dtype: str, shape: str | None, target: str | None, fusion: str | None, as_json: bool) -> None:
+def plan(
+    pipeline: str, dtype: str, shape: str | None, mode: str | None, target: str | None, fusion: str | None, as_json: bool
+) -> None:
     """Show how PIPELINE, a preset or a TOML file, runs: fused groups, reasons where stages do not fuse, launches, buffers."""
     count = None if shape is None else math.prod(files.parse_shape(shape))
-    made = options.load_pipeline(pipeline).plan(files.parse_dtype(dtype), target, fusion)
+    made = options.load_pipeline(pipeline).plan(files.parse_dtype(dtype), target, fusion, mode)
     if as_json:
         tables.print_json(_plan_facts(made, count))
     else:

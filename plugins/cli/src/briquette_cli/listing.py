@@ -12,7 +12,7 @@ from briquette.errors import BriquetteError
 from briquette.selection import REFERENCE, choose_target, why_unavailable
 from briquette.stage import Stage
 
-from . import options, tables
+from . import capabilities, options, tables
 
 #: facts of targets that only --json shows
 _LONG_FACTS = ("flags", "cache")
@@ -53,7 +53,11 @@ def _preset(registry: discovery.Registry, name: str) -> dict[str, Any]:
 @click.command()
 @options.json_option
 def stages(as_json: bool) -> None:
-    """List the stages that pipelines can be made of: role, ports, parameters with their defaults, and whose they are."""
+    """List the stages that pipelines can be made of: whose they are, roles, element types, targets, ports, parameters.
+
+    Element types are those of the main input ("codes" are integers of 16 to 64 bits), targets those that run the stage compiled,
+    here or elsewhere; numpy runs every stage. Both are asked of the stage with its default parameters.
+    """
     registry = discovery.registry()
     found = [_stage(registry, name) for name in registry.stages()]
     if as_json:
@@ -62,21 +66,23 @@ def stages(as_json: bool) -> None:
     rows = [
         (
             s["name"],
+            s["pack"],
             s["role"],
+            capabilities.words_of(s["dtypes"]),
+            ", ".join(s["targets"]) or "-",
             ", ".join([*s["inputs"], *(f"{p}?" for p in s["optional_inputs"])]) + " -> " + ", ".join(s["outputs"])
             if not s["error"]
             else s["error"],
             ", ".join(f"{k}={v}" if v is not None else k for k, v in s["parameters"].items()) or "-",
-            s["pack"],
         )
         for s in found
     ]
-    tables.print_table(["stage", "role", "ports", "parameters", "pack"], rows)
+    tables.print_table(["stage", "pack", "role", "types", "targets", "ports", "parameters"], rows)
 
 
 def _stage(registry: discovery.Registry, name: str) -> dict[str, Any]:
     facts: dict[str, Any] = {"name": name, "pack": "", "role": "", "span": None, "inputs": (), "outputs": (), "parameters": {}}
-    facts |= {"optional_inputs": ()}
+    facts |= {"optional_inputs": (), "dtypes": [], "targets": []}
     facts |= {"format_version": None, "summary": "", "error": None}
     try:
         facts["pack"] = registry.stage_origin(name).distribution
@@ -87,10 +93,14 @@ def _stage(registry: discovery.Registry, name: str) -> dict[str, Any]:
     facts["optional_inputs"] = cls.optional_inputs
     facts["summary"] = (cls.__doc__ or "").strip().partition("\n")[0]
     try:
-        spec = cls().fusion_spec()
+        stage = cls()
+        spec = stage.fusion_spec()
+        dtypes = capabilities.dtypes_of(stage)
+        targets = capabilities.targets_of(stage, dtypes)
     except Exception:  # a parameter without a default, or the pack's own code
-        return {**facts, "role": "depends on parameters"}
-    return {**facts, "role": spec.access.name.lower().replace("_", "-"), "span": spec.span}
+        return {**facts, "role": "depends on parameters", "targets": [REFERENCE]}
+    facts |= {"role": spec.access.name.lower().replace("_", "-"), "span": spec.span, "unit": spec.unit}
+    return {**facts, "dtypes": dtypes, "targets": targets}
 
 
 def _parameters(cls: type[Stage]) -> dict[str, Any]:
@@ -139,7 +149,11 @@ def target_facts() -> list[dict[str, Any]]:
 @click.option("--no-load", is_flag=True, help="Import nothing; what is broken does not show then.")
 @options.json_option
 def packs(no_load: bool, as_json: bool) -> None:
-    """List the installed packs and what they register. Everything is loaded, so broken ones show with their errors."""
+    """List the installed packs: version, state, what they register, where they lie, what is wrong with them.
+
+    Everything is loaded, so broken packs show with their errors. BRIQUETTE_DISABLE_PACKS, or disable_packs in the configuration
+    file, names packs to leave alone.
+    """
     found = discovery.registry().packs(load=not no_load)
     if as_json:
         tables.print_json({"packs": [{**dataclasses.asdict(p), "reason": p.reason} for p in found]})
@@ -150,11 +164,9 @@ def packs(no_load: bool, as_json: bool) -> None:
             p.version,
             p.state,
             "; ".join(f"{kind}: {', '.join(names)}" for kind, names in p.names.items()) or "-",
-            "; ".join([*p.reasons, *p.notes]),
+            "; ".join([*p.reasons, *p.notes]) or "-",
+            p.location or "-",
         )
         for p in found
     ]
-    columns = ["pack", "version", "state", "registers", "remarks"]
-    if not any(row[-1] for row in rows):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]  # type: ignore[misc]
-    tables.print_table(columns, rows)
+    tables.print_table(["pack", "version", "state", "registers", "remarks", "from"], rows)

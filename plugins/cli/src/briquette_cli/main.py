@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "stages": ("listing", "stages", "List the stages that pipelines can be made of."),
     "targets": ("listing", "targets", "List the targets and whether they can run here."),
     "packs": ("listing", "packs", "List the installed packs, broken ones with their errors."),
+    "new-pack": ("newpack", "new_pack", "Write a pack of your own that works as it stands, to be filled in."),
     "cache": ("caching", "cache", "Show, fill or empty the cache of compiled code."),
 }
 

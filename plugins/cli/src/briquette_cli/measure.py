@@ -110,7 +110,7 @@ def _prepare(
     array: NDArray[np.generic], eb: float | None, mode: str, one: Contender, threads: int | None, packed: bytearray
 ) -> Timing:
     start = time.perf_counter()
-    one.pipeline.compile(array.dtype, one.target, one.fusion)
+    one.pipeline.compile(array.dtype, one.target, one.fusion, None if eb is None else mode)
     first = time.perf_counter() - start
     result = bq.compress_run(array, eb, mode, pipeline=one.pipeline, out=packed, **_options(one, threads))
     return Timing(

@@ -30,7 +30,9 @@ fusion_option = click.option(
 threads_option = click.option(
     "--threads", type=click.IntRange(min=1), metavar="N", help="Threads to use (default: the target's choice)."
 )
-dtype_option = click.option("--dtype", metavar="DTYPE", help="Of raw files: float32, float64, >f4, ...")
+dtype_option = click.option(
+    "--dtype", metavar="DTYPE", help="Of raw files: float32, >f8, float16, bfloat16, int16, ... (of .npy files: bfloat16 only)."
+)
 region_option = click.option(
     "--region",
     metavar="A:B",
@@ -40,17 +42,18 @@ flat_option = click.option("--flat", metavar="A:B", help="Only these elements, c
 shape_option = click.option("--shape", metavar="N,N,...", help="Of raw files; without it they are one-dimensional.")
 
 
-def bound_options(default: str | None = None, mode: str = "abs") -> Callable[[F], F]:
-    """Add ``--eb`` and ``--mode``."""
+def bound_options(default: str | None = None, mode: str = "abs", point_wise: bool = True) -> Callable[[F], F]:
+    """Add ``--eb`` and ``--mode``, with point-wise relative bounds or without."""
+    third = ("; pwrel: point-wise relative, times the magnitude of each value", ["pwrel"]) if point_wise else ("", [])
 
     def add(command: F) -> F:
         shown = f" (default: {default})" if default else ""
         command = click.option(
             "--mode",
-            type=click.Choice(["abs", "rel", "noa"]),
+            type=click.Choice(["abs", "rel", "noa", *third[1]]),
             default=mode,
             show_default=True,
-            help="abs: absolute; rel (alias noa): range-relative, times the range of the finite values.",
+            help=f"abs: absolute; rel (alias noa): range-relative, times the range of the finite values{third[0]}.",
         )(command)
         return click.option("--eb", metavar="BOUND", default=default, help=f"Error bound, such as 1e-3{shown}.")(command)
 
@@ -99,11 +102,11 @@ def all_presets() -> tuple[str, ...]:
     return names
 
 
-def require_bound(pipeline: Pipeline, eb: float | None) -> None:
-    """Refuse a pipeline that needs a bound where none is given."""
+def require_bound(pipeline: Pipeline, eb: float | None, dtype: str) -> None:
+    """Refuse a pipeline that needs a bound for data of `dtype` where none is given."""
     from briquette.errors import UsageError
 
     if eb is None and pipeline.bound is None:
-        needing = [node for node, stage in pipeline.graph.nodes.items() if stage.needs_bound]
+        needing = [node for node, stage in pipeline.variant(dtype, None).graph.nodes.items() if stage.needs_bound]
         if needing:
             raise UsageError(f"the pipeline needs an error bound (for {', '.join(needing)}): give --eb and --mode")

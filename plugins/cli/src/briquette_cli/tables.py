@@ -103,7 +103,13 @@ def violation_words(bound: BoundReport) -> str:
 
 def mode_words(mode: str) -> str:
     """Return a bound's mode as people read it."""
-    return {"rel": "range-relative", "noa": "range-relative", "abs": "absolute"}.get(mode, mode)
+    words = {"rel": "range-relative", "noa": "range-relative", "abs": "absolute", "pwrel": "point-wise relative"}
+    return words.get(mode, mode)
+
+
+def error_words(mode: str | None) -> str:
+    """Return what the largest error of a run under a bound of `mode` is called: point by point it is relative."""
+    return "largest relative error" if mode == "pwrel" else "largest error"
 
 
 def shape_words(shape: Sequence[int]) -> str:

@@ -14,14 +14,16 @@ from briquette import bounds, outliers
 from briquette.declare import FusedOp, FusionAccess, FusionSpec
 from briquette.errors import ArchiveError, PipelineError
 from briquette.params import ParamStruct, Scalar
-from briquette.ports import Chunked, PortType, PortValue
+from briquette.ports import INTEGER_DTYPES, Chunked, PortType, PortValue
 from briquette.stage import PrimeContext, Scope, Stage
 
 from .bound import largest_code, step_for, toward_zero
+from .integer import IntegerQuantizer
+from .narrow import NarrowRule
 
 #: codes of this magnitude and more are computed in float64 for float32 data too
 _NARROW: Final = 65536.0
-_AUTO: Final = {"float32": "int32", "float64": "int64"}
+_AUTO: Final = {"float16": "int32", "bfloat16": "int32", "float32": "int32", "float64": "int64"}
 _CODE_TYPES: Final = ("auto", "int16", "int32", "int64")
 _PARAMS: Final = ParamStruct(
     (
@@ -36,6 +38,7 @@ _PARAMS: Final = ParamStruct(
         ("fill", "int64"),
     )
 )
+_HARNESSES: Final = ("warp-register", "chunk-cooperative")
 _F32: Final = np.dtype(np.float32)
 
 
@@ -50,7 +53,7 @@ class LinearQuantizer(Stage):
     Parameters
     ----------
     code_type : {"auto", "int16", "int32", "int64"}, optional
-        Type of the codes; "auto" (the default) is int32 for float32 data and int64 for float64 data.
+        Type of the codes; "auto" (the default) is int64 for float64 data and int32 for narrower ones.
 
     Raises
     ------
@@ -61,7 +64,8 @@ class LinearQuantizer(Stage):
     -----
     The step is slightly less than twice the bound (by 2**-7, and for range-relative bounds by one unit in the last place
     of the largest magnitude), so that hardly any value becomes an outlier through rounding. Codes below 65,536 are
-    computed in the data's type, larger ones in float64; both directions can tell from the code. Quantizing before
+    computed in the data's type, larger ones in float64; both directions can tell from the code. Data of 16 bits are computed
+    in float32 and the reconstruction is narrowed, see `briquette_quantize.narrow`. Quantizing before
     predicting is the "dual quantization" of cuSZ (Tian et al., 2020), used likewise by SZp and cuSZp (Huang et al., SC'23).
     """
 
@@ -77,16 +81,21 @@ class LinearQuantizer(Stage):
             raise PipelineError(f"code_type = {self.code_type!r} of stage {self.name!r} is unknown; use one of {known}")
 
     def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
-        """Return the types of codes and outliers; raise `PipelineError` for anything but a float32 or float64 stream."""
+        """Return the types of codes and outliers; raise `PipelineError` for anything but a floating-point stream."""
         given = inputs["in"]
         if given.layout != "stream" or given.dtype not in _AUTO:
-            raise PipelineError(f"stage {self.name!r} takes float32 or float64 values, not {given}; convert the data first")
+            known = f"{', '.join(list(_AUTO)[:-1])} or {list(_AUTO)[-1]}"
+            raise PipelineError(f"stage {self.name!r} takes {known} values, not {given}; integers go to stage integer-quantizer")
         code = _AUTO[given.dtype] if self.code_type == "auto" else self.code_type
         return {"codes": PortType(code), "outliers": PortType(given.dtype, "chunked")}
 
+    def stand_in(self, dtype: str) -> Stage:
+        """Return the integer quantizer for integers, unless the type of the codes is given."""
+        return IntegerQuantizer() if dtype in INTEGER_DTYPES and self.code_type == "auto" else self
+
     def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
         """Return the words of a chunk in which every value is kept aside."""
-        return outliers.max_chunk_words(chunk, types[port].numpy.itemsize)
+        return outliers.max_chunk_words(chunk, types[port].itemsize)
 
     def prime_fused_forward_state(self, ctx: PrimeContext) -> Mapping[str, Scalar]:
         """Resolve the bound, the step and the fill code.
@@ -96,26 +105,19 @@ class LinearQuantizer(Stage):
         mapping
             ``eb`` (absolute bound), ``quant_step``, ``inverse_step``, ``fill_code``, and ``range`` for range-relative bounds.
         """
-        if ctx.bound is None:
-            raise PipelineError(f"stage {self.name!r} needs an error bound; give eb=")
+        state, first = primed(ctx, self.name)
+        eb, step, inverse = (_not_negative(state, name) for name in ("eb", "quant_step", "inverse_step"))
         dtype, code = ctx.types["in"].numpy, ctx.types["codes"].numpy
-        state: dict[str, Scalar] = {}
-        if ctx.bound.mode == "rel":
-            over = ctx.extent()
-            state["range"], eb = bounds.range_bound(ctx.bound.eb, over)
-            first: float | None = over.first
-            step, inverse = step_for(eb, over.magnitude, dtype)
-        else:
-            eb, first = ctx.bound.eb, ctx.first_finite()
-            step, inverse = step_for(eb, None, dtype)
-        rule = _Rule(eb, step, inverse, 0, dtype, code)
-        fill = 0 if first is None else rule.code_of(first)
-        return {**state, "eb": eb, "quant_step": step, "inverse_step": inverse, "fill_code": fill}
+        fill = 0
+        if first is not None:
+            with np.errstate(all="ignore"):
+                fill = int(_rule(eb, step, inverse, 0, dtype, code).quantize(np.array([first], dtype))[0][0])
+        return {**state, "fill_code": fill}
 
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Quantize ``in``, shape (count,), into ``codes`` and ``outliers``."""
         values: NDArray[Any] = np.asarray(inputs["in"])
-        rule = _Rule.from_state(scope.state, scope.types)
+        rule = _rule(*_resolved(scope.state, scope.types))
         with np.errstate(all="ignore"):
             codes, kept = rule.quantize(values)
         if kept is None:
@@ -128,7 +130,7 @@ class LinearQuantizer(Stage):
         codes, aside = outputs["codes"], outputs["outliers"]
         if isinstance(codes, Chunked) or not isinstance(aside, Chunked):
             raise ArchiveError(f"stage {self.name!r} was not given a stream of codes and chunked outliers")
-        rule = _Rule.from_state(scope.state, scope.types)
+        rule = _rule(*_resolved(scope.state, scope.types))
         with np.errstate(all="ignore"):
             values = rule.dequantize(codes)
         outliers.restore(aside, scope.chunk, values)
@@ -139,9 +141,9 @@ class LinearQuantizer(Stage):
         return FusionSpec(FusionAccess.ELEMENTWISE, 1)
 
     def fused_op(self) -> FusedOp:
-        """The warp-register policy ``LinearQuantizer``."""
+        """The policy ``LinearQuantizer``, which serves both harnesses."""
         geometry = {"head": 1, "resolves": 1}
-        return FusedOp("warp-register", "LinearQuantizer", "briquette_quantize/cuda/linear.cuh", _PARAMS, geometry)
+        return FusedOp(_HARNESSES, "LinearQuantizer", "briquette_quantize/cuda/linear.cuh", _PARAMS, geometry)
 
     def fused_aux_outputs(self) -> tuple[str, ...]:
         """The outliers leave the group beside the codes."""
@@ -149,18 +151,31 @@ class LinearQuantizer(Stage):
 
     def fused_params(self, state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> Mapping[str, Scalar]:
         """Return the policy's parameters: the state, and what follows from it for both widths."""
-        rule = _Rule.from_state(state, types)
-        return {
-            "inverse": rule.inverse,
-            "step": rule.step,
-            "inverse32": float(rule.inverse32),
-            "step32": float(rule.step32),
-            "bound": toward_zero(rule.eb, rule.dtype),
-            "limit": largest_code(rule.code, rule.dtype),
-            "bound32": toward_zero(rule.eb, _F32),
-            "limit32": largest_code(rule.code, _F32),
-            "fill": rule.fill,
-        }
+        return params_of(*_resolved(state, types))
+
+
+def primed(ctx: PrimeContext, name: str, close: bool = False) -> tuple[dict[str, Scalar], float | None]:
+    """Resolve the bound and the step of the linear quantizer `name`; `close` as for `step_for`.
+
+    Returns
+    -------
+    state : dict
+        ``eb``, ``quant_step``, ``inverse_step``, and ``range`` for range-relative bounds.
+    first : float or None
+        The first finite value, where there is one.
+    """
+    if ctx.bound is None:
+        raise PipelineError(f"stage {name!r} needs an error bound; give eb=")
+    dtype, state = ctx.types["in"].numpy, dict[str, Scalar]()
+    if ctx.bound.mode == "rel":
+        over = ctx.extent()
+        state["range"], eb = bounds.range_bound(ctx.bound.eb, over)
+        first: float | None = over.first
+        step, inverse = step_for(eb, over.magnitude, dtype, close)
+    else:
+        eb, first = ctx.bound.eb, ctx.first_finite()
+        step, inverse = step_for(eb, None, dtype)
+    return {**state, "eb": eb, "quant_step": step, "inverse_step": inverse}, first
 
 
 def _not_negative(state: Mapping[str, Scalar], name: str) -> float:
@@ -170,31 +185,66 @@ def _not_negative(state: Mapping[str, Scalar], name: str) -> float:
     return number
 
 
+_Resolved = tuple[float, float, float, int, np.dtype[Any], np.dtype[Any]]
+
+
+def _resolved(state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> _Resolved:
+    """Take the resolved state; raise `ArchiveError` where it cannot be one (archives are not trusted)."""
+    eb, step, inverse = (_not_negative(state, name) for name in ("eb", "quant_step", "inverse_step"))
+    fill, code = state.get("fill_code"), types["codes"].numpy
+    top = 1 << 8 * code.itemsize - 1
+    if isinstance(fill, bool) or not isinstance(fill, int) or not -top <= fill < top:
+        raise ArchiveError(f"the run record's 'fill_code' is {fill!r}, not an {code} code")
+    return eb, step, inverse, fill, types["in"].numpy, code
+
+
+def params_of(
+    eb: float, step: float, inverse: float, fill: int, dtype: np.dtype[Any], code: np.dtype[Any], most: int | None = None
+) -> dict[str, Scalar]:
+    """Return the parameters of the policy ``LinearQuantizer``; `most` as for `_rule`."""
+    computed = _F32 if dtype.itemsize == 2 else dtype
+    limits = [largest_code(code, d) if most is None else toward_zero(most, d) for d in (computed, _F32)]
+    with np.errstate(over="ignore", under="ignore"):
+        step32, inverse32 = float(np.float32(step)), float(np.float32(inverse))
+    return {
+        "inverse": inverse,
+        "step": step,
+        "inverse32": inverse32,
+        "step32": step32,
+        "bound": toward_zero(eb, computed),
+        "limit": limits[0],
+        "bound32": toward_zero(eb, _F32),
+        "limit32": limits[1],
+        "fill": fill,
+    }
+
+
+def _rule(
+    eb: float, step: float, inverse: float, fill: int, dtype: np.dtype[Any], code: np.dtype[Any], most: int | None = None
+) -> _Rule | NarrowRule:
+    """Return the arithmetic; codes have a magnitude of at most `most`, where given, else of what their type holds."""
+    return (NarrowRule if dtype.itemsize == 2 else _Rule)(eb, step, inverse, fill, dtype, code, most)
+
+
 class _Rule:
     """The arithmetic, which every target mirrors bit for bit: float32 and float64 products, `rint`, comparisons."""
 
-    def __init__(self, eb: float, step: float, inverse: float, fill: int, dtype: np.dtype[Any], code: np.dtype[Any]) -> None:
+    def __init__(
+        self,
+        eb: float,
+        step: float,
+        inverse: float,
+        fill: int,
+        dtype: np.dtype[Any],
+        code: np.dtype[Any],
+        most: int | None = None,
+    ) -> None:
         self.eb, self.step, self.inverse, self.fill = eb, step, inverse, fill
         self.dtype, self.code = dtype, code
         with np.errstate(over="ignore", under="ignore"):
             self.step32, self.inverse32 = np.float32(step), np.float32(inverse)
         self._single = dtype.itemsize == 4
-        self._limit = largest_code(code, dtype)
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Scalar], types: Mapping[str, PortType]) -> _Rule:
-        """Take the resolved state; raise `ArchiveError` where it cannot be one (archives are not trusted)."""
-        eb, step, inverse = (_not_negative(state, name) for name in ("eb", "quant_step", "inverse_step"))
-        fill, code = state.get("fill_code"), types["codes"].numpy
-        top = 1 << 8 * code.itemsize - 1
-        if isinstance(fill, bool) or not isinstance(fill, int) or not -top <= fill < top:
-            raise ArchiveError(f"the run record's 'fill_code' is {fill!r}, not an {code} code")
-        return cls(eb, step, inverse, fill, types["in"].numpy, code)
-
-    def code_of(self, value: float) -> int:
-        """Return the code of one value, 0 where it has none that fits."""
-        with np.errstate(all="ignore"):
-            return int(self.quantize(np.array([value], self.dtype))[0][0])
+        self._limit = largest_code(code, dtype) if most is None else toward_zero(most, dtype)
 
     def quantize(self, values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
         """Return the codes, and which values to keep aside (None: none)."""

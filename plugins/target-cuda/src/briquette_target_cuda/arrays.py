@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from briquette.errors import UnsupportedInput
+from briquette.ports import numpy_dtype
 
 from . import driver
 
@@ -16,8 +17,9 @@ from . import driver
 DEFAULT_STREAM = 1
 
 #: what arrays may hold, as the array interface and as PyTorch spell it; others take the general way
-_KINDS: Final = frozenset({"<f4", "<f8", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"})
+_KINDS: Final = frozenset({"<f2", "<f4", "<f8", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"})
 _TENSORS: Final = {f"torch.{np.dtype(kind).name}": kind for kind in _KINDS}
+_BFLOAT16: Final = "torch.bfloat16"
 
 
 class Memory:
@@ -41,6 +43,9 @@ class Memory:
         pointer, self.pointer = self.pointer, 0
         if pointer:
             try:
+                if driver.is_current(self.device):
+                    self._free(pointer)
+                    return
                 with driver.current(self.device):
                     self._free(pointer)
             except Exception:  # the interpreter or the driver is shutting down
@@ -172,7 +177,8 @@ def _tensor_in_order(x: Any, stream: int, torch: Any) -> DeviceArray | None:
     """The same for a tensor of PyTorch, whose array interface names no stream."""
     if x.layout is not torch.strided or not x.is_contiguous() or x.is_neg():
         return None
-    kind, device = _TENSORS.get(str(x.dtype)), x.get_device()
+    name, device = str(x.dtype), x.get_device()
+    kind = numpy_dtype("bfloat16") if name == _BFLOAT16 else _TENSORS.get(name)
     current = torch.cuda.current_stream(device).cuda_stream or DEFAULT_STREAM
     if kind is None or current != stream:
         return None
@@ -185,9 +191,12 @@ def _viewed(x: Any, stream: int) -> DeviceArray:
 
     detach = getattr(x, "detach", None)  # a tensor that requires a gradient exports no DLPack
     given = detach() if callable(detach) else x
+    narrow = str(getattr(x, "dtype", "")) == _BFLOAT16  # which is exchanged by its bits
+    if narrow:
+        given = given.view(sys.modules["torch"].int16)
     with driver.current(device_of(x)):
         view = StridedMemoryView.from_any_interface(given, stream_ptr=stream)
-    dtype = view.dtype
+    dtype = numpy_dtype("bfloat16") if narrow else view.dtype
     if dtype is None:
         raise UnsupportedInput(f"a {type(x).__name__} of a dtype NumPy does not know; convert it to float32 or float64")
     shape = tuple(int(n) for n in view.shape)

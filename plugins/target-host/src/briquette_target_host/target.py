@@ -153,14 +153,10 @@ class HostTarget(Target):
         """Make the module and tell the `compiled` hook."""
         begin = time.perf_counter()
         module, cached = self._make(source, headers, toolchain, key)
-        discovery.hooks().compiled(
-            source_name=source.name, target=self.name, seconds=time.perf_counter() - begin, cached=cached
-        )
+        discovery.hooks().compiled(source_name=source.name, target=self.name, seconds=time.perf_counter() - begin, cached=cached)
         return module
 
-    def _make(
-        self, source: KernelSource, headers: Headers, toolchain: compiler.Toolchain, key: str
-    ) -> tuple[HostModule, bool]:
+    def _make(self, source: KernelSource, headers: Headers, toolchain: compiler.Toolchain, key: str) -> tuple[HostModule, bool]:
         """Return the module, and whether the disk cache had it."""
         dump = os.environ.get("BRIQUETTE_DUMP_DIR")
         if dump:

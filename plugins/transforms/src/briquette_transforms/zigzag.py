@@ -53,5 +53,5 @@ class Zigzag(Stage):
         return FusionSpec(FusionAccess.ELEMENTWISE, 1)
 
     def fused_op(self) -> FusedOp:
-        """The warp-register policy ``Zigzag``."""
-        return FusedOp("warp-register", "Zigzag", "briquette_transforms/cuda/zigzag.cuh")
+        """The policy ``Zigzag``, which serves both harnesses."""
+        return FusedOp(("warp-register", "chunk-cooperative"), "Zigzag", "briquette_transforms/cuda/zigzag.cuh")

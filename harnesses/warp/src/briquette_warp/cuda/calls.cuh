@@ -110,6 +110,10 @@ template <class O, class T, int E, class G> __device__ __forceinline__ void tail
   if constexpr (no_params<typename O::Params>) O::Policy::pack(c, meta, g, out);
   else O::Policy::pack(c, meta, g, out, *reinterpret_cast<const typename O::Params *>(params));
 }
+template <class O, class T, int E> __device__ __forceinline__ void pack_together(const T (&c)[E], uint32_t meta, uint32_t size, uint32_t *out, const uint8_t *params) {
+  if constexpr (no_params<typename O::Params>) O::Policy::pack_together(c, meta, size, out);
+  else O::Policy::pack_together(c, meta, size, out, *reinterpret_cast<const typename O::Params *>(params));
+}
 template <class O, class T, int E, class G> __device__ __forceinline__ void tail_decode(uint32_t meta, const uint32_t *in, T (&c)[E], G g, const uint8_t *params) {
   if constexpr (no_params<typename O::Params>) O::Policy::decode(meta, in, c, g);
   else O::Policy::decode(meta, in, c, g, *reinterpret_cast<const typename O::Params *>(params));

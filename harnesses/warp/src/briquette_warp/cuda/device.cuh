@@ -14,14 +14,17 @@ constexpr int chunk = lanes * per_lane;
 
 enum Flag : uint32_t { damaged = 1 };
 
-template <class X> struct Bits { typedef unsigned_of<X> type; };
-template <> struct Bits<float> { typedef uint32_t type; };
-template <> struct Bits<double> { typedef uint64_t type; };
-
 /// A row of shared memory holds one lane's elements and 16 bytes of padding, so that 16-byte accesses do not collide.
 template <class X> constexpr int pitch = int((per_lane * sizeof(X) + 16) / sizeof(X));
 
+/// `name` is the block's dynamic shared memory, as an array of T.
+#if BRIQUETTE_EMULATED
+#define BRIQUETTE_DYNAMIC_SHARED(T, name) T *const name = static_cast<T *>(briquette::emulator::shared_memory())
+struct __attribute__((may_alias, aligned(16))) Vector { uint32_t v[4]; };
+#else
+#define BRIQUETTE_DYNAMIC_SHARED(T, name) extern __shared__ T name[]
 struct alignas(16) Vector { uint32_t v[4]; };
+#endif
 
 __device__ __forceinline__ bool aligned16(const void *p) { return (reinterpret_cast<uint64_t>(p) & 15) == 0; }
 
@@ -30,12 +33,17 @@ template <class X> __device__ __forceinline__ void load_tile(const X *in, uint32
   constexpr int V = 16 / sizeof(X), rows = per_lane / V;
   if (count == uint32_t(chunk) && aligned16(in)) {
     const uint32_t row = threadIdx.x / rows, column = threadIdx.x % rows;  // of this lane's first piece; the others follow at
-    const unsigned to = unsigned(__cvta_generic_to_shared(tile + row * pitch<X> + column * V));  // constant distances
     const X *from = in + threadIdx.x * V;
+#if BRIQUETTE_EMULATED
+    X *to = tile + row * pitch<X> + column * V;
+    for (int k = 0; k < rows; k++) *reinterpret_cast<Vector *>(to + k * (lanes / rows) * pitch<X>) = *reinterpret_cast<const Vector *>(from + k * lanes * V);
+#else
+    const unsigned to = unsigned(__cvta_generic_to_shared(tile + row * pitch<X> + column * V));  // constant distances
     BRIQUETTE_UNROLL
     for (int k = 0; k < rows; k++)
       asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(to + unsigned(k * (lanes / rows) * pitch<X> * sizeof(X))), "l"(from + k * lanes * V));
     asm volatile("cp.async.commit_group;\n cp.async.wait_group 0;" ::: "memory");
+#endif
   } else {
     for (int i = int(threadIdx.x); i < chunk; i += lanes) tile[(i / per_lane) * pitch<X> + i % per_lane] = uint32_t(i) < count ? in[i] : X(0);
   }
@@ -94,6 +102,19 @@ __device__ __forceinline__ uint32_t block_sum(uint32_t value, uint32_t *scratch,
   return before + sum - value;
 }
 
+/// Words that blocks hand one another: whole, and in no order with anything else.
+#if BRIQUETTE_EMULATED
+static inline void store_relaxed(unsigned long long *p, unsigned long long x) { __atomic_store_n(p, x, __ATOMIC_RELAXED); }
+static inline unsigned long long load_relaxed(const unsigned long long *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+#else
+__device__ __forceinline__ void store_relaxed(unsigned long long *p, unsigned long long x) { asm volatile("st.relaxed.gpu.global.u64 [%0],%1;" ::"l"(p), "l"(x) : "memory"); }
+__device__ __forceinline__ unsigned long long load_relaxed(const unsigned long long *p) {
+  unsigned long long x;
+  asm volatile("ld.relaxed.gpu.global.u64 %0,[%1];" : "=l"(x) : "l"(p) : "memory");
+  return x;
+}
+#endif
+
 /// State of the look-back of one run: a ticket, then one word a tile; all zero at the start.
 struct Lookback {
   unsigned long long *words;
@@ -107,7 +128,7 @@ struct Lookback {
   }
   __device__ __forceinline__ void publish(uint64_t tile, unsigned long long state) const {
     // one word says all there is to say, so that nothing else need be ordered
-    asm volatile("st.relaxed.gpu.global.u64 [%0],%1;" ::"l"(words + 1 + tile), "l"(state) : "memory");
+    store_relaxed(words + 1 + tile, state);
   }
   __device__ __forceinline__ void announce(uint64_t tile, uint64_t total) const {
     if (threadIdx.x == 0) publish(tile, (tile == 0 ? prefix : aggregate) | total);
@@ -120,7 +141,7 @@ struct Lookback {
     for (long long at = (long long)(tile) - 1 - lane;; at -= 32) {
       unsigned long long state = prefix;
       do {
-        if (at >= 0) asm volatile("ld.relaxed.gpu.global.u64 %0,[%1];" : "=l"(state) : "l"(words + 1 + at) : "memory");
+        if (at >= 0) state = load_relaxed(words + 1 + at);
       } while (!__all_sync(0xffffffffu, (state >> 62) != 0));
       const unsigned done = __ballot_sync(0xffffffffu, (state >> 62) == 2);
       const int first = done ? __ffs(int(done)) - 1 : 32;
@@ -158,7 +179,14 @@ template <class O, class T> __device__ __forceinline__ void lane_inverse(T (&c)[
 /// The lanes a coder's segment is spread over, and how many segments a lane's array holds.
 template <bool Spread, int S> struct SegmentLanes { typedef WarpLanes<S / per_lane> Group; };
 template <int S> struct SegmentLanes<false, S> { typedef OneLane Group; };
+/// Whether a coder packs with the whole warp, one segment after another (element.cuh).
+template <class Q> struct packs_together {
+  template <class R> __device__ static auto test(int) -> decltype(char(R::together));
+  template <class R> __device__ static long test(...);
+  static constexpr bool value = sizeof(test<Q>(0)) == 1;
+};
 template <class O> struct Segments {
+  static constexpr bool together = packs_together<typename O::Policy>::value;
   static constexpr bool spread = O::span > per_lane;
   static constexpr int each = spread ? per_lane : O::span;  // elements of a segment in one lane
   static constexpr int held = per_lane / each;              // segments, or shares of one, in a lane

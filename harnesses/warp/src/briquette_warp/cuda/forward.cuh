@@ -4,6 +4,7 @@
 // Source: briquette; memory plan after SZp and cuSZp (Huang et al., SC 2023), one coder segment a lane.
 #pragma once
 #include <briquette_warp/cuda/device.cuh>
+#include <briquette_warp/cuda/layout_device.cuh>
 #include <briquette_warp/cuda/select_device.cuh>
 
 #ifndef briquette_doze  // a stress test puts delays here
@@ -104,7 +105,7 @@ template <class C> __device__ __forceinline__ void write_tiles(const TileChoices
 template <class C, class Run> __device__ __forceinline__ void forward(const Run &f) {
   typedef typename C::Source X;
   typedef typename C::First T;
-  extern __shared__ Vector memory[];
+  BRIQUETTE_DYNAMIC_SHARED(Vector, memory);
   X *tile = reinterpret_cast<X *>(memory);
   __shared__ uint32_t sums[lanes / 32];
   __shared__ unsigned long long drawn, placed;
@@ -114,14 +115,16 @@ template <class C, class Run> __device__ __forceinline__ void forward(const Run 
   const uint64_t first = id * chunk;
   const uint32_t m = uint32_t(f.n - first < uint64_t(chunk) ? f.n - first : uint64_t(chunk));
   const uint32_t mine = m > uint32_t(t * per_lane) ? (m - t * per_lane < uint32_t(per_lane) ? m - t * per_lane : per_lane) : 0;
-  load_tile(reinterpret_cast<const X *>(f.in) + first, m, tile);
+  if constexpr (C::has_layout) gather_tile<C>(reinterpret_cast<const X *>(f.in), first, m, tile, f.params);
+  else load_tile(reinterpret_cast<const X *>(f.in) + first, m, tile);
 
   T c[per_lane];
   if constexpr (C::has_head) {
     uint32_t kept = quantize_lane<typename C::Head>(tile, c, f.params + C::head_params);
     if constexpr (C::has_side) {
       kept &= mine < uint32_t(per_lane) ? (1u << mine) - 1u : 0xffffffffu;
-      if (__any_sync(0xffffffffu, kept != 0)) {  // no barrier: most warps keep nothing
+      if constexpr (C::has_layout) { if (kept) mark_kept<C>(kept, first, f.kept, f.kept_warps, f.totals + 1, f.params); }
+      else if (__any_sync(0xffffffffu, kept != 0)) {  // no barrier: most warps keep nothing
         f.kept[id * lanes + t] = kept;
         const uint32_t count = __reduce_add_sync(0xffffffffu, uint32_t(__popc(kept)));
         if ((t & 31) == 0) {
@@ -221,7 +224,8 @@ template <class C, class Run> __device__ __forceinline__ void forward(const Run 
           at += TileShape<C>::words(tiles.mode[tile]);
         }
       }
-      if (size[k] || S::spread) tail_pack<Tail>(slice<S::each>(const_cast<const L(&)[per_lane]>(codes), k), meta[k], g, out + at, params);
+      if constexpr (S::together) pack_together<Tail>(slice<S::each>(const_cast<const L(&)[per_lane]>(codes), k), meta[k], size[k], out + at, params);
+      else if (size[k] || S::spread) tail_pack<Tail>(slice<S::each>(const_cast<const L(&)[per_lane]>(codes), k), meta[k], g, out + at, params);
       at += size[k];
     }
     if (t < 32) {

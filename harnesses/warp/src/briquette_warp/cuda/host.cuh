@@ -6,6 +6,7 @@
 #include <fenv.h>
 
 #include <briquette_warp/cuda/calls.cuh>
+#include <briquette_warp/cuda/layout.cuh>
 #include <briquette_warp/cuda/outliers_host.cuh>
 #include <briquette_warp/cuda/select.cuh>
 
@@ -27,6 +28,7 @@ struct Forward {
   uint64_t words_used, side_used, next, kept;  // results
   uint32_t *tile_sizes, *tiles;                // where tiles have a port of their own: room for every chunk's worst case
   uint64_t tiles_used;                         // result
+  uint8_t *marks;                              // of a chain with a LAYOUT: a byte an element of the array, 1 where it is kept aside
 };
 /// The caller's block of slots, inverse; `words`, `side` and `tiles` point at the first word of chunk `begin`.
 struct Inverse {
@@ -38,6 +40,7 @@ struct Inverse {
   const uint32_t *side_sizes, *side;
   uint64_t bad_chunk;  // result
   const uint32_t *tile_sizes, *tiles;
+  uint64_t laid, wanted, wanted_end;  // of a chain with a LAYOUT: the first laid-out element, and the part of the array at `out`
 };
 
 /// A lane's array: on the stack, or, where it is large, one a thread for all calls (stacks of threads may be small).
@@ -59,10 +62,6 @@ struct Arithmetic {
   ~Arithmetic() { fesetenv(&before); }
 };
 
-template <class X> struct Bits { typedef unsigned_of<X> type; };
-template <> struct Bits<float> { typedef uint32_t type; };
-template <> struct Bits<double> { typedef uint64_t type; };
-
 /// Note the marked values of one lane's array.
 template <class X, int E> __attribute__((noinline)) static void note_kept(const uint8_t (&kept)[E], const X (&x)[E], uint32_t base, uint32_t count, uint16_t *at, typename Bits<X>::type *value, uint32_t &held) {
   for (uint32_t m = 0; m < count; m++) {
@@ -72,6 +71,41 @@ template <class X, int E> __attribute__((noinline)) static void note_kept(const 
       if (!eight) { m += 7; continue; }
     }
     if (kept[m]) { at[held] = uint16_t(base + m); memcpy(&value[held], &x[m], sizeof(X)); held++; }
+  }
+}
+
+/// Gather `count` elements from the laid-out one `first` on; those behind are 0.
+template <class C, class X, int E> static inline void gather(const uint8_t *in, uint64_t first, uint32_t count, X (&x)[E], const uint8_t *params) {
+  typedef Laid<C> L;
+  if (count < uint32_t(E)) memset(x, 0, sizeof x);
+  for (uint32_t k = 0; k < count; k += L::span) {
+    const typename L::Origin origin = L::origin((first + k) / L::span, params);
+    const uint32_t some = count - k < L::span ? count - k : L::span;
+    for (uint32_t i = 0; i < some; i++) {
+      uint64_t at;
+      (void)L::place(origin, i, at, params);
+      memcpy(&x[k + i], in + at * sizeof(X), sizeof(X));
+    }
+  }
+}
+/// Mark in the array what is kept aside of gathered elements.
+template <class C, int E> __attribute__((noinline)) static void mark_kept(const uint8_t (&kept)[E], uint64_t first, uint32_t count, const Forward &f, uint32_t &held) {
+  typedef Laid<C> L;
+  for (uint32_t m = 0; m < count; m++) {
+    uint64_t at;
+    if (kept[m] && L::place(L::origin((first + m) / L::span, f.params), m % L::span, at, f.params)) { f.marks[at] = 1; held++; }
+  }
+}
+/// Scatter `count` elements from the laid-out one `first` on to where they stand, as far as they are wanted.
+template <class C, class X, int E> static inline void scatter(const X (&x)[E], uint64_t first, uint32_t count, const Inverse &f) {
+  typedef Laid<C> L;
+  for (uint32_t k = 0; k < count; k += L::span) {
+    const typename L::Origin origin = L::origin((first + k) / L::span, f.params);
+    const uint32_t some = count - k < L::span ? count - k : L::span;
+    for (uint32_t i = 0; i < some; i++) {
+      uint64_t at;
+      if (L::place(origin, i, at, f.params) && at >= f.wanted && at < f.wanted_end) memcpy(f.out + (at - f.wanted) * sizeof(X), &x[k + i], sizeof(X));
+    }
   }
 }
 
@@ -136,20 +170,25 @@ template <class C> __attribute__((noinline)) static uint32_t encode_chunk(const 
   uint32_t *p = out;
   if constexpr (C::has_tail) p += words_for(uint64_t((m + C::Tail::span - 1) / C::Tail::span) * C::Tail::Policy::meta_bytes);
   if (p != out) p[-1] = 0;  // what follows the metadata in its last word
-  const uint8_t *in = f.in + first * sizeof(X);
-  const bool aligned = reinterpret_cast<uintptr_t>(in) % alignof(X) == 0;
+  const uint8_t *in = C::has_layout ? f.in : f.in + first * sizeof(X);
+  const bool aligned = !C::has_layout && reinterpret_cast<uintptr_t>(in) % alignof(X) == 0;
   constexpr bool carries = carries_tiles<C>::value, tiled = C::has_selector && !carries;
   TilesOut<C, tiled> tile_port(tiles_out, m);
   for (uint32_t base = 0; base < m; base += E) {
     const uint32_t count = m - base < uint32_t(E) ? m - base : uint32_t(E);
     const X(*source)[E] = reinterpret_cast<const X(*)[E]>(in + uint64_t(base) * sizeof(X));
-    if (!aligned || count < uint32_t(E)) {
+    if constexpr (C::has_layout) {
+      gather<C>(in, first + base, count, x, f.params);
+      source = &x;
+    } else if (!aligned || count < uint32_t(E)) {
       if (count < uint32_t(E)) memset(x, 0, sizeof x);
       memcpy(x, source, count * sizeof(X));
       source = &x;
     }
     if constexpr (C::has_head) {
-      if (!head_quantize<typename C::Head>(*source, c, kept, f.params + C::head_params) && C::has_side) note_kept<X>(kept, *source, base, count, at, value, held);
+      const bool all = head_quantize<typename C::Head>(*source, c, kept, f.params + C::head_params);
+      if constexpr (C::has_side && C::has_layout) { if (!all) mark_kept<C>(kept, first + base, count, f, held); }
+      else if (C::has_side && !all) note_kept<X>(kept, *source, base, count, at, value, held);
     } else memcpy(c, source, sizeof c);
     TileChoices<C, E> tiles;
     if (count == uint32_t(E)) {
@@ -212,7 +251,8 @@ template <class C> static int32_t forward(uint64_t *slots) {
       if (!direct) memcpy(f.words + f.words_used, aside, 4ull * size);
       f.sizes[chunk] = size;
     }
-    if (C::has_side) {
+    if (C::has_layout) f.kept += held;
+    if (C::has_side && !C::has_layout) {
       if (held && f.side_room - f.side_used < most_outlier_words(K, sizeof(B))) return side_full;
       const uint32_t side = encode_outliers<B>(at, value, held, m, f.side + f.side_used);
       f.side_sizes[chunk] = side;
@@ -270,8 +310,8 @@ template <class C> __attribute__((noinline)) static bool decode_chunk(const Inve
   }
   constexpr bool carries = carries_tiles<C>::value, tiled = C::has_selector && !carries;
   TilesIn<C, tiled> tile_port(tiles_in, tile_words, m);
-  uint8_t *out = f.out + first * sizeof(X);
-  const bool aligned = reinterpret_cast<uintptr_t>(out) % alignof(X) == 0;
+  uint8_t *out = C::has_layout ? f.out : f.out + first * sizeof(X);
+  const bool aligned = !C::has_layout && reinterpret_cast<uintptr_t>(out) % alignof(X) == 0;
   for (uint32_t base = 0; base < m; base += E) {
     const uint32_t count = m - base < uint32_t(E) ? m - base : uint32_t(E);
     TileChoices<C, E> tiles;
@@ -313,7 +353,8 @@ template <class C> __attribute__((noinline)) static bool decode_chunk(const Inve
     const bool whole = aligned && count == uint32_t(E);
     if constexpr (C::has_head) head_dequantize<typename C::Head>(c, whole ? *target : x, f.params + C::head_params);
     else memcpy(whole ? target : &x, c, sizeof x);
-    if (!whole) memcpy(target, x, count * sizeof(X));
+    if constexpr (C::has_layout) scatter<C>(x, f.laid + first + base, count, f);
+    else if (!whole) memcpy(target, x, count * sizeof(X));
   }
   if constexpr (tiled) { if (tile_port.side != tile_port.end) return false; }
   return !C::has_tail || p == end;
@@ -333,10 +374,49 @@ template <class C> static int32_t inverse(uint64_t *slots) {
     if (!decode_chunk<C>(f, first, m, in, words, tiles, tile_words)) return damaged;
     in += words;
     tiles += tile_words;
-    if (C::has_side) {
+    if (C::has_side && !C::has_layout) {
       if (!restore_outliers<B>(side, f.side_sizes[chunk], m, f.out + first * sizeof(B))) return damaged;
       side += f.side_sizes[chunk];
     }
+  }
+  return done;
+}
+
+/// Write down the marked values of chunks of the array, for a chain with a LAYOUT.
+template <class C> static int32_t aside(uint64_t *slots) {
+  Forward &f = *reinterpret_cast<Forward *>(slots);
+  typedef typename C::Source X;
+  typedef typename Bits<X>::type B;
+  constexpr uint64_t K = C::chunk;
+  static thread_local uint16_t at[K];
+  static thread_local B value[K];
+  f.side_used = 0;
+  for (uint64_t chunk = f.begin; chunk < f.end; chunk++) {
+    const uint64_t first = chunk * K;
+    const uint32_t m = uint32_t(f.n - first < K ? f.n - first : K);
+    f.next = chunk;
+    if (f.side_room - f.side_used < most_outlier_words(K, sizeof(B))) return side_full;
+    uint32_t held = 0;
+    for (uint32_t i = 0; i < m; i++)
+      if (f.marks[first + i]) { at[held] = uint16_t(i); memcpy(&value[held], f.in + (first + i) * sizeof(B), sizeof(B)); held++; }
+    const uint32_t side = encode_outliers<B>(at, value, held, m, f.side + f.side_used);
+    f.side_sizes[chunk] = side;
+    f.side_used += side;
+  }
+  f.next = f.end;
+  return done;
+}
+/// And restore them.
+template <class C> static int32_t restore(uint64_t *slots) {
+  Inverse &f = *reinterpret_cast<Inverse *>(slots);
+  typedef typename Bits<typename C::Source>::type B;
+  constexpr uint64_t K = C::chunk;
+  const uint32_t *side = f.side;
+  for (uint64_t chunk = f.begin; chunk < f.end; chunk++) {
+    const uint64_t first = chunk * K;
+    f.bad_chunk = chunk;
+    if (!restore_outliers<B>(side, f.side_sizes[chunk], uint32_t(f.n - first < K ? f.n - first : K), f.out + first * sizeof(B))) return damaged;
+    side += f.side_sizes[chunk];
   }
   return done;
 }

@@ -4,6 +4,7 @@
 // Source: briquette.
 #pragma once
 #include <briquette_warp/cuda/device.cuh>
+#include <briquette_warp/cuda/layout_device.cuh>
 #include <briquette_warp/cuda/outliers.cuh>
 #include <briquette_warp/cuda/select_device.cuh>
 
@@ -23,6 +24,7 @@ struct Inverse {
   const uint64_t *side_blocks;
   uint64_t side_held;
   uint32_t *flag;
+  uint64_t laid, wanted, wanted_end;  // of a chain with a LAYOUT: the laid-out element at which chunk `begin` starts, the part of the array at `out`
 };
 
 /// The same for a chain whose tiles come on a port of their own.
@@ -133,7 +135,7 @@ template <class C, bool Whole> __device__ __forceinline__ void restore_lanes(typ
 template <class C, class Run> __device__ __forceinline__ void inverse(const Run &f) {
   typedef typename C::Source X;
   typedef typename C::First T;
-  extern __shared__ Vector memory[];
+  BRIQUETTE_DYNAMIC_SHARED(Vector, memory);
   __shared__ uint32_t sums[lanes / 32];
   const int t = int(threadIdx.x);
   const uint64_t id = f.begin + blockIdx.x, first = id * chunk;
@@ -223,6 +225,10 @@ template <class C, class Run> __device__ __forceinline__ void inverse(const Run 
   if constexpr (C::has_head) dequantize_lane<typename C::Head>(c, tile, f.params + C::head_params);
   else write_row(reinterpret_cast<T *>(tile) + t * pitch<T>, c);
 
+  if constexpr (C::has_layout) {
+    scatter_tile<C>(reinterpret_cast<X *>(f.out), f.laid + uint64_t(blockIdx.x) * chunk, m, f.wanted, f.wanted_end, tile, f.params);
+    return;
+  }
   if constexpr (C::has_side) {
     const uint32_t side_words = f.side_sizes ? f.side_sizes[id] : 0;
     if (side_words) {
@@ -232,6 +238,25 @@ template <class C, class Run> __device__ __forceinline__ void inverse(const Run 
     }
   }
   store_tile(reinterpret_cast<X *>(f.out) + uint64_t(blockIdx.x) * chunk, m, tile);
+}
+
+/// What a run gives the kernel that restores values kept aside once a LAYOUT has been undone; chunks are the array's.
+struct Restore {
+  void *out;
+  uint64_t n, begin;
+  const uint32_t *sizes, *words;
+  const uint64_t *blocks;
+  uint64_t held;
+  uint32_t *flag;
+};
+template <class X> __device__ __forceinline__ void restore_aside(const Restore &f) {
+  const uint64_t id = f.begin + blockIdx.x, first = id * chunk;
+  const uint32_t words = f.sizes[id];
+  if (!words) return;
+  const uint64_t base = chunk_offset(f.blocks, f.sizes, id);
+  const uint32_t m = uint32_t(f.n - first < uint64_t(chunk) ? f.n - first : uint64_t(chunk));
+  const bool sound = base + words <= f.held && restore_outliers<X, false>(f.words + base, words, m, reinterpret_cast<X *>(f.out) + uint64_t(blockIdx.x) * chunk);
+  if (!__syncthreads_and(sound) && threadIdx.x == 0) *f.flag = damaged;
 }
 
 }  // namespace device

@@ -1,6 +1,6 @@
 // The outliers side stream on the device: one block writes or restores one archive chunk's values kept aside.
 // Role: a harness primitive for heads that keep values aside.
-// Requires: device.cuh; chunks of 8192 elements.
+// Requires: device.cuh; chunks of at most 8192 elements.
 // Source: docs/format.md, "Outliers".
 #pragma once
 #include <briquette_warp/cuda/device.cuh>
@@ -53,8 +53,8 @@ __device__ __forceinline__ bool mark_runs(const uint16_t *less, uint32_t runs, u
   return sound && at == count;
 }
 
-/// Write the values kept aside over a tile. All lanes get the same answer: false where the words are damaged.
-template <class X> __device__ __noinline__ bool restore_outliers(const uint32_t *in, uint32_t words, uint32_t elements, X *tile) {
+/// Write the values kept aside over a tile, in rows of shared memory or, without `Rows`, one after another. All lanes get the same answer: false where the words are damaged.
+template <class X, bool Rows = true> __device__ __noinline__ bool restore_outliers(const uint32_t *in, uint32_t words, uint32_t elements, X *tile) {
   typedef typename Bits<X>::type B;
   __shared__ uint32_t set_bits[2][lanes], set_before[2][lanes], scratch[lanes / 32];
   const BitSet where{set_bits[0], set_before[0]}, starts{set_bits[1], set_before[1]};
@@ -81,6 +81,7 @@ template <class X> __device__ __noinline__ bool restore_outliers(const uint32_t 
   // padding is zero: the bytes of an archive have one meaning
   if (form == 0 && count & 1 && position[position_words - 1] >> 16) return false;
   if (values == 1 && runs & 1 && value[value_at - 1] >> 16) return false;
+  if (sizeof(B) == 2 && (values == 1 ? runs : count) & 1 && value[left - 1] >> 16) return false;
   bool sound = true;
   where.clear();
   __syncthreads();
@@ -113,10 +114,14 @@ template <class X> __device__ __noinline__ bool restore_outliers(const uint32_t 
   }
   for_each(where, [&](uint32_t at, uint32_t rank) {
     const uint32_t index = values == 1 ? starts.rank(rank) - 1 : rank;
-    const uint32_t *from = value + value_at + index * uint32_t(sizeof(B) / 4);
-    B bits = from[0];
-    if constexpr (sizeof(B) == 8) bits |= B(from[1]) << 32;
-    reinterpret_cast<B *>(tile)[(at / per_lane) * pitch<X> + at % per_lane] = bits;
+    B bits;
+    if constexpr (sizeof(B) == 2) bits = reinterpret_cast<const B *>(value + value_at)[index];
+    else {
+      const uint32_t *from = value + value_at + index * uint32_t(sizeof(B) / 4);
+      bits = from[0];
+      if constexpr (sizeof(B) == 8) bits |= B(from[1]) << 32;
+    }
+    reinterpret_cast<B *>(tile)[Rows ? (at / per_lane) * pitch<X> + at % per_lane : at] = bits;
   });
   return true;
 }
@@ -133,16 +138,16 @@ struct Aside {
   unsigned long long *total;
 };
 
-template <class X> __device__ __forceinline__ void encode_outliers(const Aside &f) {
+template <class X, int Chunk = chunk> __device__ __forceinline__ void encode_outliers(const Aside &f) {
   typedef typename Bits<X>::type B;
-  extern __shared__ Vector memory[];  // the values kept aside, by rank
+  BRIQUETTE_DYNAMIC_SHARED(Vector, memory);  // the values kept aside, by rank
   B *held = reinterpret_cast<B *>(memory);
   __shared__ uint32_t set_bits[2][lanes], set_before[2][lanes], scratch[lanes / 32];
   __shared__ unsigned long long drawn, placed;
   const BitSet where{set_bits[0], set_before[0]}, starts{set_bits[1], set_before[1]};
   const uint32_t t = threadIdx.x;
-  const uint64_t id = f.lookback.ticket(&drawn), first = id * chunk;
-  const uint32_t m = uint32_t(f.n - first < uint64_t(chunk) ? f.n - first : uint64_t(chunk));
+  const uint64_t id = f.lookback.ticket(&drawn), first = id * Chunk;
+  const uint32_t m = uint32_t(f.n - first < uint64_t(Chunk) ? f.n - first : uint64_t(Chunk));
   const uint32_t warps = f.kept_warps[id];
   uint32_t count = 0, total = 0, spans = 0, equals = 0, form = 0, position_words = 0;
   bool repeat = false;
@@ -186,6 +191,7 @@ template <class X> __device__ __forceinline__ void encode_outliers(const Aside &
       value[0] = equals;
       if (equals & 1) reinterpret_cast<uint16_t *>(value + 1)[equals] = 0;
     }
+    if (sizeof(B) == 2 && (repeat ? equals : count) & 1) reinterpret_cast<uint16_t *>(value + (repeat ? 1 + words_for(2 * equals) : 0))[repeat ? equals : count] = 0;
   }
   if (form == 0) for_each(where, [&](uint32_t at, uint32_t rank) { reinterpret_cast<uint16_t *>(position)[rank] = uint16_t(at); });
   else if (form == 1) { if (t < position_words) position[t] = where.bits[t]; }
@@ -210,7 +216,8 @@ template <class X> __device__ __forceinline__ void encode_outliers(const Aside &
   for (uint32_t i = t; i < count; i += lanes) {
     if (repeat && !(starts.bits[i >> 5] >> (i & 31) & 1)) continue;
     const uint32_t k = repeat ? starts.rank(i) - 1 : i;
-    store[k * (sizeof(B) / 4)] = uint32_t(held[i]);
+    if constexpr (sizeof(B) == 2) reinterpret_cast<B *>(store)[k] = held[i];
+    else store[k * (sizeof(B) / 4)] = uint32_t(held[i]);
     if constexpr (sizeof(B) == 8) store[k * 2 + 1] = uint32_t(uint64_t(held[i]) >> 32);
     if (repeat) {
       uint32_t end = i + 1;

@@ -81,6 +81,7 @@ template <class B> __attribute__((noinline)) static bool restore_outliers(const 
     for (uint32_t k = 0; k < equals; k++) { uint16_t less; memcpy(&less, length + 2 * k, 2); total += less + 1u; }
     if (total != count) return false;
   } else if (left != words_for(uint64_t(sizeof(B)) * count)) return false;
+  if (sizeof(B) == 2 && equals & 1 && position[position_words + left - 1] >> 16) return false;
   uint32_t run = 0, run_left = 0, i = 0;
   B now = 0;
   auto put = [&](uint32_t where) {

@@ -1,5 +1,5 @@
 // Linear quantization under a strict bound: code = rint(x / step), checked after dequantization and narrowing.
-// Role: ELEMENTWISE head, float32 or float64 -> code.
+// Role: ELEMENTWISE head, float16, bfloat16, float32 or float64 -> code.
 // Requires: parameters inverse, step, bound, limit (float64), inverse32, step32, bound32, limit32 (float32), fill (int64).
 // Source: SZ (Di and Cappello, IPDPS 2016); bound check as PFPL (Fallin et al. 2025); arithmetic fixed by docs/contracts.md.
 #pragma once
@@ -40,19 +40,43 @@ struct LinearQuantizer {
     return fits && fabs(x - q * p.step) <= p.bound;
   }
 
+  /// 16-bit floats: float32 throughout, and narrowing, which puts right what float32 loses of a large code.
+  template <class X, class C, class P> __device__ __forceinline__ static typename briquette::only_if<briquette::is_narrow<X>, bool>::type quantize(X x, C &code, const P &p) {
+    const float value = float(x), q = rintf(value * p.inverse32);
+    const bool fits = fabsf(q) <= p.limit32;
+    const float held = fits ? q : 0.0f;
+    code = fits ? C(held) : C(p.fill);
+    return (fabsf(value - float(X::nearest(held * p.step32))) <= p.bound32) & fits;
+  }
+  template <class X, class C, class P> __device__ __forceinline__ static typename briquette::only_if<briquette::is_narrow<X>, X>::type dequantize(C code, X, const P &p) {
+    return X::nearest(float(code) * p.step32);
+  }
+
 #if !BRIQUETTE_HOST
   /// What the stage's priming computes, on the device: the parameters from the extent of the finite values.
   template <class X, class C, class P> __device__ static void resolve(double low, double high, double first, bool any, bool relative, double eb, P &p) {
-    double margin = eb;
+    resolve_step<X, C, false>(low, high, first, any, relative, eb, p);
+  }
+  /// Close: what rounding makes of the largest magnitude is known, so that less of the step is given up.
+  template <class X, class C, bool Close, class P> __device__ static void resolve_step(double low, double high, double first, bool any, bool relative, double eb, P &p) {
+    double margin = eb, shrink = 0.9921875;
     if (relative) {
       const double range = __dadd_rd(high, -low);
       const bool finite = fabs(__dadd_rn(high, -low)) < __longlong_as_double(0x7ff0000000000000ll);
       const double most = __longlong_as_double(0x7fefffffffffffffll);
       eb = finite ? __dmul_rd(eb, range) : fmin(2.0 * __dmul_rd(eb, __dadd_rd(high * 0.5, low * -0.5)), most);
-      const double half = ulp(X(fmax(fabs(low), fabs(high)))) * 0.5;
-      margin = eb - half > 0.0 ? eb - half : eb;
+      if constexpr (!briquette::is_narrow<X>) {
+        const double half = ulp(X(fmax(fabs(low), fabs(high)))) * 0.5;
+        margin = eb - half > 0.0 ? eb - half : eb;
+        if (Close && eb > 0.0) shrink = 1.0 - fmin(fmax(fmax(fabs(low), fabs(high)) / eb * 0x1p-21, 0x1p-12), 0x1p-7);
+      }
     }
-    double step = 2.0 * margin * 0.9921875, inverse = step > 0.0 ? 1.0 / step : 0.0;
+    if constexpr (briquette::is_narrow<X>) {
+      const double half = relative ? ulp<X>(fmax(fabs(low), fabs(high))) * 0.5 : __longlong_as_double(0x7ff0000000000000ll);
+      margin = aligned(eb, half);
+      margin = margin > 0.0 ? margin : eb;
+    }
+    double step = 2.0 * margin * shrink, inverse = step > 0.0 ? 1.0 / step : 0.0;
     const double infinite = __longlong_as_double(0x7ff0000000000000ll);
     if (!(step > 0.0 && step < infinite && inverse > 0.0 && inverse < infinite)) step = inverse = 0.0;
     const long long most = (long long)((~0ull) >> (65 - 8 * sizeof(C)));
@@ -61,13 +85,24 @@ struct LinearQuantizer {
     p.inverse32 = __double2float_rn(inverse);
     p.step32 = __double2float_rn(step);
     p.bound32 = __double2float_rz(eb);
-    p.bound = sizeof(X) == 4 ? double(p.bound32) : eb;
+    p.bound = sizeof(X) <= 4 ? double(p.bound32) : eb;
     p.limit32 = __ll2float_rz(most);
-    p.limit = sizeof(X) == 4 ? double(p.limit32) : __ll2double_rz(most);
+    p.limit = sizeof(X) <= 4 ? double(p.limit32) : __ll2double_rz(most);
     p.fill = 0;
     C code = 0;
-    if (any) quantize(X(first), code, p);
+    if constexpr (briquette::is_narrow<X>) {
+      if (any) quantize(X::nearest(float(first)), code, p);
+    } else if (any) quantize(X(first), code, p);
     p.fill = code;
+  }
+  /// Half a step for 16-bit floats, whose unit in the last place is large: see `step_for` in briquette_quantize/bound.py.
+  __device__ static double aligned(double eb, double half) {
+    if (eb >= half) return eb < 0x1p52 * half ? floor(eb / half) * half : eb;
+    return __longlong_as_double(__double_as_longlong(eb) & 0x7ff0000000000000ll);
+  }
+  template <class X> __device__ static double ulp(double magnitude) {
+    const int exponent = int(__double_as_longlong(magnitude) >> 52) - 1023 - X::fraction_bits;
+    return __longlong_as_double((long long)((exponent > X::lowest_unit ? exponent : X::lowest_unit) + 1023) << 52);
   }
   __device__ static double ulp(float magnitude) {
     const int exponent = int(__float_as_uint(magnitude) >> 23);
@@ -84,7 +119,7 @@ struct LinearQuantizer {
     // adding 1.5 * 2^23 rounds to an integer, ties to even, and leaves it in the low bits: no conversion, which is slow on GPUs
     const float shifted = x * p.inverse32 + round_magic, q = shifted - round_magic;
     const float top = p.limit32 < wide ? p.limit32 : wide - 1.0f;
-    code = C(briquette::float_bits(shifted) - briquette::float_bits(round_magic));
+    code = C(int32_t(uint32_t(briquette::float_bits(shifted)) - uint32_t(briquette::float_bits(round_magic))));
     return (fabsf(x - q * p.step32) <= p.bound32) & (fabsf(q) <= top);
   }
   template <class C, class P> __device__ __forceinline__ static bool quantize_fast(double x, C &code, const P &p) {
@@ -106,6 +141,30 @@ struct LinearQuantizer {
   template <class C, class P> __device__ __forceinline__ static bool dequantize_fast(C code, double &x, const P &p) {
     x = double(code) * p.step;
     return true;
+  }
+
+  template <class X, class C, class P, int E> __device__ __forceinline__ static typename briquette::only_if<briquette::is_narrow<X>, bool>::type quantize_all(const X (&x)[E], C (&code)[E], uint8_t (&kept)[E], const P &p) {
+    const float inverse = p.inverse32, step = p.step32, bound = p.bound32, limit = p.limit32;
+    const C fill = C(p.fill);
+    int bad = 0;
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) {
+      const float value = float(x[m]), q = rintf(value * inverse);
+      const bool fits = fabsf(q) <= limit;
+      const float held = fits ? q : 0.0f;
+      code[m] = C(held);
+      bad |= (fabsf(value - float(X::nearest(held * step))) <= bound) & fits ? 0 : 1;
+    }
+    if (!bad) return true;
+    BRIQUETTE_UNROLL
+    for (int m = 0; m < E; m++) {
+      const float value = float(x[m]), q = rintf(value * inverse);
+      const bool fits = fabsf(q) <= limit;
+      const float held = fits ? q : 0.0f;
+      kept[m] = (fabsf(value - float(X::nearest(held * step))) <= bound) & fits ? 0 : 1;
+      code[m] = fits ? code[m] : fill;
+    }
+    return false;
   }
 
   /// The same for a lane's whole array, in passes that vectorize. False: `kept` marks the values to keep aside.

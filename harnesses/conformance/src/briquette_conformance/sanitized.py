@@ -1,0 +1,228 @@
+"""``python -m briquette_conformance.sanitized JOBS``: CUDA kernels in the lane emulator, compiled with a sanitizer.
+
+Runs in a process with the sanitizer's library preloaded (see `run_jobs`). Each lane is a fiber of which the sanitizer knows;
+only the barriers and fences that CUDA has order memory, so a missing one is a data race in the report, with the policy's line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import briquette as bq
+from briquette import discovery
+from briquette.errors import ArchiveError
+from briquette.ports import Chunked
+from briquette.record import Bound
+from briquette.target import Target
+from briquette_warp.emulation import EmulatedHarness, EmulatedTarget
+
+from .data import Array, first_difference, ragged, same, special
+from .report import NotHere
+from .ways import Place, Run, forward, inverse
+
+FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "thread": ("-O1", "-g", "-fsanitize=thread"),
+    "address": ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=undefined"),
+}
+_LIBRARIES: Final = {"thread": "libtsan.so", "address": "libasan.so"}
+_OPTIONS: Final = {
+    "TSAN_OPTIONS": "halt_on_error=1 exitcode=66 history_size=4",
+    "ASAN_OPTIONS": "detect_leaks=0",
+    "UBSAN_OPTIONS": "halt_on_error=1 print_stacktrace=1",
+}
+_SECONDS: Final = 600
+#: damaged values that a job decodes
+_MUTATIONS: Final = 24
+_SUMMARY: Final = re.compile(r"(?:WARNING: ThreadSanitizer: |ERROR: AddressSanitizer: |runtime error: )(.*)")
+_PLACE: Final = re.compile(r"(?:\binclude/)?([A-Za-z_]\w*/(?:[\w.-]+/)*[\w.-]+\.cuh):(\d+)")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A chain to run: its TOML, the type it is fed with, the bound, sizes of streams, and a geometry of the harness's."""
+
+    title: str
+    toml: str
+    dtype: str
+    eb: float | None
+    mode: str
+    sizes: tuple[int, ...]
+    geometry: int | None = None
+
+
+def run_jobs(sanitizer: str, jobs: Sequence[Job], headers: Mapping[str, str] | None = None) -> Iterator[tuple[Job, str]]:
+    """Run jobs in a process of their own; yield each with what the sanitizer, or the comparison, has to say: nothing if clean.
+
+    Parameters
+    ----------
+    sanitizer : {"thread", "address"}
+    headers : mapping of str to str, optional
+        Header name to text, used in place of what is installed.
+
+    Raises
+    ------
+    NotHere
+        No host compiler, or it brings no such sanitizer, or that does not run on this kernel.
+    """
+    library = _library(sanitizer)
+    waiting = list(jobs)
+    while waiting:
+        with tempfile.TemporaryDirectory(prefix="briquette-") as folder:
+            path = Path(folder, "jobs.json")
+            told = {"sanitizer": sanitizer, "jobs": [asdict(job) for job in waiting], "headers": dict(headers or {})}
+            path.write_text(json.dumps(told), encoding="utf-8")
+            variables = {
+                **_OPTIONS,
+                "LD_PRELOAD": library,
+                "TMPDIR": folder,
+                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+            }
+            done = subprocess.run(
+                [sys.executable, "-m", __name__, str(path)],
+                env={**os.environ, **variables},
+                text=True,
+                errors="replace",
+                capture_output=True,
+                check=False,
+                timeout=_SECONDS,
+            )
+        if "unexpected memory mapping" in done.stderr or "failed to intercept" in done.stderr:
+            raise NotHere(f"the {sanitizer} sanitizer does not run on this kernel's address layout")
+        finished = [line for line in done.stdout.splitlines() if line.startswith(("clean ", "differs "))]
+        for job, line in zip(waiting, finished, strict=False):
+            yield job, "" if line.startswith("clean ") else line.partition(" ")[2]
+        waiting = waiting[len(finished) :]
+        if done.returncode == 0 and not waiting:
+            return
+        if waiting:
+            yield waiting[0], _summary(done.stdout + done.stderr, done.returncode)
+            waiting = waiting[1:]
+
+
+def _library(sanitizer: str) -> str:
+    host = _compiling()
+    command = shlex.split(host.describe().get("command", "")) or ["c++"]
+    name = _LIBRARIES[sanitizer]
+    found = subprocess.run([*command, f"-print-file-name={name}"], text=True, capture_output=True, check=False).stdout.strip()
+    if not os.path.isabs(found):
+        raise NotHere(f"{name} is not there for {shlex.join(command)}")
+    return found
+
+
+def _compiling() -> Target:
+    """Return the target that compiles C++."""
+    for target in discovery.registry().targets():
+        if target.dialect == "c++":
+            why = target.unavailable()
+            if why:
+                raise NotHere(f"target {target.name}: {why}")
+            return target
+    raise NotHere("no target that compiles C++ is installed; install briquette-target-host")
+
+
+def _summary(text: str, status: int) -> str:
+    """Return what a report says and where, the lines of policies and harnesses first to last."""
+    match = _SUMMARY.search(text)
+    begin = text.rfind("\n", 0, match.start()) + 1 if match else 0  # UBSan names the place before it says what happened
+    places = [f"<{p[0]}>, line {p[1]}" for p in _PLACE.findall(text[begin:])]
+    where = "; ".join([p for p in dict.fromkeys(places) if "emulat" not in p][:6])
+    kind = match[1].split(" on address")[0].split(" (pid")[0] if match else ""
+    if not kind:
+        lines = [line for line in text.strip().splitlines() if line.strip()]
+        return f"the process ended with status {status}: {lines[-1] if lines else 'it said nothing'}"
+    return f"{kind} in {where or 'code without lines'}"
+
+
+_really_unlink: Final = os.unlink
+
+
+def _unlink(path: Any, **options: Any) -> None:
+    """Leave shared libraries to whoever removes the temporary folder."""
+    if options.get("dir_fd") is not None or not str(path).endswith(".so"):  # a folder that goes takes all with it
+        _really_unlink(path, **options)
+
+
+def main(path: str) -> None:
+    """Run the jobs of a file; print a line for each."""
+    os.environ.pop("LD_PRELOAD", None)  # it is in this process; compilers are no business of a sanitizer's
+    os.unlink = _unlink  # reports name lines of libraries that are still there
+    asked: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    made: Any = type(_compiling())
+    host: Target = made(extra_flags=FLAGS[asked["sanitizer"]], headers=asked["headers"])
+    for fields in asked["jobs"]:
+        job = Job(**{**fields, "sizes": tuple(fields["sizes"])})
+        said = _difference(job, host, asked["sanitizer"] == "address")
+        print(f"differs {said}" if said else "clean ", flush=True)
+
+
+def _difference(job: Job, host: Target, damaged: bool) -> str:
+    harnesses = {h.name: EmulatedHarness(h, job.geometry) for h in discovery.registry().harnesses()}
+    place = Place("emulated", EmulatedTarget(host), harnesses)
+    pipe = bq.Pipeline.from_toml(job.toml)
+    reference, run = (
+        Place("numpy", None).executable(pipe.graph, job.dtype, "off"),
+        place.executable(pipe.graph, job.dtype, "auto"),
+    )
+    bound = None if job.eb is None else Bound(job.eb, job.mode)
+    for n in job.sizes:
+        for x in (special(n, job.dtype), ragged(n, job.dtype)):
+            expected = forward(reference, x, bound)
+            made = forward(run, x, bound)
+            for port, value in expected.values.items():
+                for a, b in zip(_arrays(value), _arrays(made.values[port]), strict=True):
+                    if not same(a, b):
+                        return f"{n} elements, {port[0]}.{port[1]}: {first_difference(a, b)}".replace("\n", " ")
+            y, z = inverse(reference, expected, x), inverse(run, expected, x)
+            if not same(y, z):
+                return f"{n} elements, decompression: {first_difference(y, z)}".replace("\n", " ")
+        if damaged and n == job.sizes[-1]:
+            said = _damaged(reference, run, expected, x)
+            if said:
+                return f"{n} elements, {said}"
+    return ""
+
+
+def _damaged(reference: Any, run: Any, made: Run, x: Array) -> str:
+    """Decode mutated values of the ports, between buffers that the sanitizer watches: both refuse them, or both decode alike."""
+    rng = np.random.default_rng(x.size)
+    ports = [port for port, value in made.values.items() if isinstance(value, Chunked) and value.words.size]
+    for _ in range(_MUTATIONS if ports else 0):
+        port = ports[int(rng.integers(len(ports)))]
+        value: Any = made.values[port]
+        words, sizes = np.array(value.words), np.array(value.sizes)
+        at = int(rng.integers(min(words.size, 64) if rng.random() < 0.5 else words.size))
+        held = words.view(np.uint8)
+        held[4 * at + int(rng.integers(4))] = rng.choice([0, 1, 31, 33, 64, 255, int(rng.integers(256))])
+        changed = Run(made.record, {**made.values, port: Chunked(sizes, words)})
+        found = []
+        for where in (reference, run):
+            try:
+                found.append(inverse(where, changed, x).tobytes())
+            except ArchiveError:
+                found.append(b"refused")
+        if found[0] != found[1]:
+            oracle, kernel = ("refuses it" if f == b"refused" else "decodes it" for f in found)
+            return (
+                f"word {at} of {port[0]}.{port[1]} damaged: the NumPy form {oracle}, the kernel {kernel}, differently if both do"
+            )
+    return ""
+
+
+def _arrays(value: Any) -> list[Any]:
+    return [value.sizes, value.words] if hasattr(value, "sizes") else [np.asarray(value)]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,1 @@
+"""Entropy coding of whole streams as stages of briquette."""

@@ -1,0 +1,7 @@
+"""The conformance kit on this pack."""
+
+from briquette_conformance import PackConformance
+
+
+class TestConformance(PackConformance):
+    pack = "briquette-lorenzo"

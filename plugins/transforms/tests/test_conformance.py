@@ -1,0 +1,11 @@
+"""The conformance kit on this pack."""
+
+import pytest
+
+from briquette_conformance import PackConformance
+
+pytestmark = pytest.mark.thorough
+
+
+class TestConformance(PackConformance):
+    pack = "briquette-transforms"
