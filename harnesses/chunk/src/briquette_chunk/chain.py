@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from briquette.declare import FusionAccess
 from briquette.harness import Direction, Member
-from briquette.ports import FLOAT_DTYPES
-from briquette_warp.chain import C_NAMES as WARP_NAMES
-from briquette_warp.chain import MISSING, Composition, is_coder, is_head
+from briquette.ports import FLOAT_DTYPES, itemsize
+from briquette_warp.chain import C_NAMES, Composition, is_coder, is_head, refuse_any_head
 
 #: bytes of a chunk
 SIZES: Final = (4096, 8192, 16384)
-#: NumPy name -> C type of the elements of a chunk; values that no head reads count as bits
-C_NAMES: Final[Mapping[str, str]] = {**WARP_NAMES, "int8": "int8_t", "uint8": "uint8_t"}
 #: what `FusedOp.geometry` may say here; `per_type`: the policy is a template of the unsigned type as wide as an element
 GEOMETRY: Final = frozenset({"head", "resolves", "per_type"})
 
@@ -25,11 +22,7 @@ def code_type(dtype: str) -> str:
     """Return the C type in which elements that no head reads lie in a chunk."""
     if dtype in C_NAMES and dtype not in FLOAT_DTYPES:
         return C_NAMES[dtype]
-    return f"uint{8 * _itemsize(dtype)}_t"
-
-
-def _itemsize(dtype: str) -> int:
-    return int("".join(c for c in dtype if c.isdigit())) // 8
+    return f"uint{8 * itemsize(dtype)}_t"
 
 
 def on_chunks(member: Member) -> bool:
@@ -44,7 +37,7 @@ def refuse_chain(chain: Sequence[Member], direction: Direction, chunk: int) -> s
         if why is not None:
             return f"{member.node}: {why}"
     first = chain[0]
-    size = chunk * _itemsize((first.main_out if is_head(first) else first.main_in).dtype)
+    size = chunk * itemsize((first.main_out if is_head(first) else first.main_in).dtype)
     for member in chain:
         if on_chunks(member) and member.spec.span != size:
             return f"{member.node}: it works on chunks of {member.spec.span} bytes, the archive's have {size}"
@@ -80,28 +73,20 @@ def _refuse_member(member: Member, position: int, size: int) -> str | None:
         return None if member.main_out.layout == "chunked" else "a SEGMENT_CODEC's main output is a chunked port"
     if member.main_out.layout != "stream":
         return "all but a SEGMENT_CODEC give a stream"
-    if _itemsize(member.main_in.dtype) != _itemsize(member.main_out.dtype):
+    if itemsize(member.main_in.dtype) != itemsize(member.main_out.dtype):
         return f"it turns {member.main_in.dtype} into {member.main_out.dtype}; elements keep their width within a group"
     return None
 
 
 def _refuse_head(member: Member, position: int) -> str | None:
-    if position != 0:
-        return "a quantizer head stands first in a group"
-    if member.spec.access is not FusionAccess.ELEMENTWISE:
-        return f"a quantizer head is ELEMENTWISE, not {member.spec.access.name}"
-    if len(member.stage.missing_values()) > MISSING:
-        return f"it takes {len(member.stage.missing_values())} values for missing; this harness skips at most {MISSING}"
-    if member.op.params is None:
-        return "a quantizer head declares its parameters (at least its step)"
+    why = refuse_any_head(member, position)
+    if why is not None:
+        return why
     for what, kind in (("reads", member.main_in), ("makes", member.main_out)):
         if kind.dtype not in C_NAMES:
             return f"it {what} {kind.dtype}; a head of this harness computes with {', '.join(C_NAMES)}"
     if member.main_out.dtype in FLOAT_DTYPES:
         return f"a quantizer head makes codes, not {member.main_out.dtype}"
-    aux = member.stage.fused_aux_outputs()
-    if len(aux) > 1 or any(member.types[p].layout != "chunked" for p in aux):
-        return "a quantizer head has at most one aux output, the chunked port of values kept aside"
     return None
 
 
@@ -112,7 +97,7 @@ class ChunkComposition(Composition):
     @cached_property
     def nbytes(self) -> int:
         """Bytes of a chunk."""
-        return self.chunk * _itemsize(self.first)
+        return self.chunk * itemsize(self.first)
 
     @cached_property
     def value_type(self) -> str:

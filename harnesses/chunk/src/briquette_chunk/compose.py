@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from briquette.harness import Direction, Member
 from briquette.target import KernelSource
+from briquette_warp.chain import C_NAMES
 from briquette_warp.compose import CUDA_ENTRIES, ENTRY
 
-from .chain import C_NAMES, ChunkComposition, code_type, on_chunks
+from .chain import ChunkComposition, code_type, on_chunks
 
 
 def host_source(parts: ChunkComposition, direction: Direction) -> KernelSource:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from briquette.harness import Direction
+from briquette.ports import itemsize
 from briquette.target import KernelSource
 from briquette_warp.cuda_program import CudaProgram
 
-from .chain import ChunkComposition, _itemsize
+from .chain import ChunkComposition
 from .compose import cuda_source
 
 #: blocks of 256 lanes that leave a lane 64 registers: with fewer, kernels for sm_90 spill
@@ -40,4 +41,4 @@ class ChunkCudaProgram(CudaProgram):
     def __init__(self, parts: ChunkComposition, direction: Direction, target: Any, source: KernelSource | None = None) -> None:
         super().__init__(parts, direction, target, source or cuda_source(parts, direction, resident_blocks(parts)))
         self._shared = shared_bytes(parts)
-        self._aside_shared = parts.chunk * _itemsize(parts.source)
+        self._aside_shared = parts.chunk * itemsize(parts.source)

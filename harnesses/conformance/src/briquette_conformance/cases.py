@@ -291,22 +291,10 @@ def _case(stages: Sequence[Stage], dtype: str, about: int) -> Case | None:
         return None
     case = Case(tuple(stages), dtype, bound, about)
     try:
-        types = case.graph.types(dtype)
-        _ = case.chunk
+        _ = case.graph.types(dtype), case.chunk
     except BriquetteError:
         return None
-    fed = [types[node][s.inputs[0]].dtype for node, s in case.graph.nodes.items()]
-    return case if case.alone or _comes_back(stages, fed) else None
-
-
-def _comes_back(stages: Sequence[Stage], fed: Sequence[str]) -> bool:
-    """Whether each stage that replaces a code stands behind a head that keeps aside what the code stands for."""
-    kept = False
-    for stage, dtype in zip(stages, fed, strict=True):
-        if stage.replaced_code(dtype) is not None and not kept:
-            return False
-        kept = kept or (is_head(stage) and bool(stage.fused_aux_outputs()))
-    return True
+    return case
 
 
 def _is_one(case: Case, judge: Place) -> bool:

@@ -180,18 +180,26 @@ def _refuse_member(member: Member, position: int, size: int, chunk: int) -> str 
 
 
 def _refuse_head(member: Member, position: int) -> str | None:
-    if position != 0:
-        return "a quantizer head stands first in a group"
+    why = refuse_any_head(member, position)
+    if why is not None:
+        return why
     if in_element_form(member):
         return "a quantizer head has no element form: it checks the bound, and predictors in that form read what it hands them"
+    if member.main_out.layout != "stream" or member.main_out.dtype not in CODE_DTYPES:
+        return f"a quantizer head turns values into a stream of codes, not {member.main_in} into {member.main_out}"
+    return None
+
+
+def refuse_any_head(member: Member, position: int) -> str | None:
+    """Return what no harness of this family runs as a head, whatever types it computes with, or None."""
+    if position != 0:
+        return "a quantizer head stands first in a group"
     if member.spec.access is not FusionAccess.ELEMENTWISE:
         return f"a quantizer head is ELEMENTWISE, not {member.spec.access.name}"
     if len(member.stage.missing_values()) > MISSING:
         return f"it takes {len(member.stage.missing_values())} values for missing; this harness skips at most {MISSING}"
     if member.op.params is None:
         return "a quantizer head declares its parameters (at least its step)"
-    if member.main_out.layout != "stream" or member.main_out.dtype not in CODE_DTYPES:
-        return f"a quantizer head turns values into a stream of codes, not {member.main_in} into {member.main_out}"
     aux = member.stage.fused_aux_outputs()
     if len(aux) > 1 or any(member.types[p].layout != "chunked" for p in aux):
         return "a quantizer head has at most one aux output, the chunked port of values kept aside"

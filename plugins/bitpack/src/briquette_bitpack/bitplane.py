@@ -10,18 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from briquette.declare import FusedOp, FusionAccess, FusionSpec
-from briquette.errors import ArchiveError
-from briquette.ports import Chunked, PortType, PortValue
-from briquette.stage import Scope, Stage
+from briquette.declare import FusedOp
+from briquette.ports import PortValue
+from briquette.stage import Scope
 
 from . import _tiled
 from ._blocks import by_width, lane_of
-from ._segments import BLOCK, Bytes, Index, bit_lengths, check_codes, check_segment, padded, rows
+from ._coder import SegmentCoder
+from ._segments import BLOCK, Bytes, Index, bit_lengths, padded, rows
 
 
 @dataclass(frozen=True)
-class AdaptiveBitplane(Stage):
+class AdaptiveBitplane(SegmentCoder):
     """Write each segment as a plane of signs and the planes of its magnitudes, lowest first.
 
     Unsigned codes have no sign plane. A segment of zeros takes its byte only.
@@ -43,26 +43,11 @@ class AdaptiveBitplane(Stage):
     format is briquette's own (docs/format.md).
     """
 
-    segment: int = 32
-
     name: ClassVar[str] = "adaptive-bitplane"
-    optional_inputs: ClassVar[tuple[str, ...]] = (_tiled.PORT,)
 
-    def __post_init__(self) -> None:
-        check_segment(self.name, self.segment)
-
-    def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
-        """Return a chunked port; raise `PipelineError` for anything but a stream of codes, and tiles that have no room."""
-        check_codes(self.name, inputs["in"])
-        _tiled.check(self.name, inputs, self.segment)
-        return {"out": PortType(inputs["in"].dtype, "chunked")}
-
-    def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
-        """Return the words of a chunk whose every segment has all planes."""
-        dtype = types["in"].numpy
-        segments = -(-chunk // self.segment)
-        most = segments * (self.segment // 32) * (8 * dtype.itemsize + (dtype.kind == "i"))
-        return -(-segments // 4) + most + _tiled.max_words(types, chunk)
+    def most_bits(self, dtype: np.dtype[np.generic]) -> int:
+        """Return the planes of a segment, that of its signs included."""
+        return super().most_bits(dtype) + (dtype.kind == "i")
 
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Code ``in``, shape (count,), into the chunked ``out``; keep ``tiles`` in its metadata where that is connected."""
@@ -92,9 +77,7 @@ class AdaptiveBitplane(Stage):
 
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Decode the chunked ``out`` into codes ``in``, and ``tiles``; raise `ArchiveError` if it is no payload of this coder."""
-        value = outputs["out"]
-        if not isinstance(value, Chunked):
-            raise ArchiveError("stage 'adaptive-bitplane' was given a stream to decode, not a chunked value")
+        value = self.payload(outputs)
         dtype = scope.types["in"].numpy
         signed = dtype.kind == "i"
         found = _tiled.read(value, partial(self._lengths, signed=signed), scope, self.segment)
@@ -129,14 +112,6 @@ class AdaptiveBitplane(Stage):
     def _lengths(self, planes: Bytes, signed: bool) -> Index:
         """Return the words of each segment."""
         return (planes.astype(np.int64) + (planes > 0) * int(signed)) * (self.segment // BLOCK)
-
-    def spare_meta_bits(self, dtype: str) -> int:
-        """Return the high bits of a segment's byte that its width never takes: 3 for 16-bit codes, 2 for 32, 1 for 64."""
-        return _tiled.spare_bits(dtype)
-
-    def fusion_spec(self) -> FusionSpec:
-        """SEGMENT_CODEC over `segment`."""
-        return FusionSpec(FusionAccess.SEGMENT_CODEC, self.segment)
 
     def fused_op(self) -> FusedOp:
         """The warp-register policy ``AdaptiveBitplane``."""

@@ -9,19 +9,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from briquette.declare import FusedOp, FusionAccess, FusionSpec
-from briquette.errors import ArchiveError
-from briquette.ports import Chunked, PortType, PortValue
-from briquette.stage import Scope, Stage
+from briquette.declare import FusedOp
+from briquette.ports import PortValue
+from briquette.stage import Scope
 
 from . import _blocks, _tiled
+from ._coder import SegmentCoder
 from ._segments import (
     BLOCK,
     Bytes,
     Index,
     bit_lengths,
-    check_codes,
-    check_segment,
     fold,
     number_lengths,
     padded,
@@ -31,7 +29,7 @@ from ._segments import (
 
 
 @dataclass(frozen=True)
-class OutlierCoder(Stage):
+class OutlierCoder(SegmentCoder):
     """Write each segment's codes with as many bits as its largest needs, or as all but the first need, whichever is shorter.
 
     A predictor that starts anew leaves a large code where it starts, and small ones behind. Such a segment is packed at the
@@ -55,25 +53,7 @@ class OutlierCoder(Stage):
     throughput and optimized compression ratio", SC'24). The byte format is briquette's own (docs/format.md).
     """
 
-    segment: int = 32
-
     name: ClassVar[str] = "outlier"
-    optional_inputs: ClassVar[tuple[str, ...]] = (_tiled.PORT,)
-
-    def __post_init__(self) -> None:
-        check_segment(self.name, self.segment)
-
-    def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
-        """Return a chunked port; raise `PipelineError` for anything but a stream of codes, and tiles that have no room."""
-        check_codes(self.name, inputs["in"])
-        _tiled.check(self.name, inputs, self.segment)
-        return {"out": PortType(inputs["in"].dtype, "chunked")}
-
-    def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
-        """Return the words of a chunk whose every segment has the code type's full width: the other form is only shorter."""
-        segments = -(-chunk // self.segment)
-        most = segments * (self.segment // BLOCK) * 8 * types["in"].numpy.itemsize
-        return -(-segments // 4) + most + _tiled.max_words(types, chunk)
 
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Code ``in``, shape (count,), into the chunked ``out``; keep ``tiles`` in its metadata where that is connected."""
@@ -92,9 +72,7 @@ class OutlierCoder(Stage):
 
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Decode the chunked ``out`` into codes ``in``, and ``tiles``; raise `ArchiveError` if it is no payload of this coder."""
-        value = outputs["out"]
-        if not isinstance(value, Chunked):
-            raise ArchiveError("stage 'outlier' was given a stream to decode, not a chunked value")
+        value = self.payload(outputs)
         dtype = scope.types["in"].numpy
         bits = 8 * dtype.itemsize
         found = _tiled.read(value, lambda meta: self._lengths(meta, bits), scope, self.segment, 2 * bits - 1)
@@ -127,14 +105,6 @@ class OutlierCoder(Stage):
         """Return the words of each segment."""
         widths, aside = _parts(meta, bits)
         return widths.astype(np.int64) * (self.segment // BLOCK) + aside
-
-    def spare_meta_bits(self, dtype: str) -> int:
-        """Return the high bits of a segment's byte that it never takes: 3 for 16-bit codes, 2 for 32, 1 for 64."""
-        return _tiled.spare_bits(dtype)
-
-    def fusion_spec(self) -> FusionSpec:
-        """SEGMENT_CODEC over `segment`."""
-        return FusionSpec(FusionAccess.SEGMENT_CODEC, self.segment)
 
     def fused_op(self) -> FusedOp:
         """The warp-register policy ``OutlierCoder``."""

@@ -37,6 +37,13 @@ def repeats_not(values: NDArray[Any]) -> Flags:
     return flags
 
 
+def spread(flags: Flags, kept: NDArray[Any]) -> NDArray[Any]:
+    """Return the kept values where they are flagged, and zeros between them."""
+    values = np.zeros(flags.size, kept.dtype)
+    values[flags] = kept
+    return values
+
+
 def repeat(flags: Flags, kept: NDArray[Any]) -> NDArray[Any]:
     """Undo the elimination of what `repeats_not` does not flag."""
     return np.concatenate((np.zeros(1, kept.dtype), kept))[np.cumsum(flags)]

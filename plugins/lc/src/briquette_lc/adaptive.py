@@ -111,9 +111,7 @@ class AdaptiveZeroElimination(_AdaptiveElimination):
 
     def restored(self, flags: _bitmap.Flags, kept: NDArray[Any]) -> NDArray[Any]:
         """Return the kept bits with zeros between them."""
-        top = np.zeros(flags.size, kept.dtype)
-        top[flags] = kept
-        return top
+        return _bitmap.spread(flags, kept)
 
 
 @dataclass(frozen=True)

@@ -103,9 +103,7 @@ class ZeroElimination(_Elimination):
 
     def restored(self, flags: _bitmap.Flags, kept: NDArray[Any]) -> NDArray[Any]:
         """Return the kept words with zeros between them."""
-        words = np.zeros(flags.size, kept.dtype)
-        words[flags] = kept
-        return words
+        return _bitmap.spread(flags, kept)
 
 
 @dataclass(frozen=True)
