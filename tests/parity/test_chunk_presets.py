@@ -124,7 +124,8 @@ def test_bundled_fields(bundled_field: Path, preset: str) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_other_types(preset: str, dtype: str, rng: np.random.Generator) -> None:
-    x = np.cumsum(rng.integers(-2, 3, 30_001)).astype(dtype)
+    steps = rng.integers(-2, 3, 30_001) * (rng.random(30_001) < 0.25)  # `leading-repeats` predicts nothing: values must stay
+    x = np.cumsum(steps).astype(dtype)
     for eb in (1.0, None) if "int" in dtype else (0.5, 1.0):
         blobs = {bytes(bq.compress(x, eb, pipeline=preset, target=way.target, fusion=way.fusion)) for way in WAYS}
         assert len(blobs) == 1
