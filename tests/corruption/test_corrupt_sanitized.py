@@ -42,9 +42,7 @@ FIRST = ("fast", "tiled-outlier", "chunked")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "preset", [p if p in FIRST else pytest.param(p, marks=pytest.mark.thorough) for p in (*EVERY, *OTHERS)]
-)
+@pytest.mark.parametrize("preset", [p if p in FIRST else pytest.param(p, marks=pytest.mark.thorough) for p in (*EVERY, *OTHERS)])
 def test_nothing_is_reported(preset: str, preloaded: dict[str, str], campaign: Campaign) -> None:
     report = campaign("kernels,resealed,forward", preset, "--sanitize", count=120, env=preloaded)
     assert report["kernels"]["decoded"] > 10

@@ -6,7 +6,6 @@ they are first asked for; one that fails is kept with its error, shown by `Regis
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -286,7 +285,9 @@ class Registry:
         broken = [f"{e.name} of pack {p} ({e.fault()})" for p, e in entries if not p.disabled and not self._try(e)]
         working = [*BUILTIN.get(group, ()), *(n for n, e in self._named(group) if e.state == "loaded")]
         text = f"{what}; there are: {', '.join(sorted(working)) or 'none'}"
-        near = difflib.get_close_matches(name.casefold(), working, 1)
+        from difflib import get_close_matches  # only where something is wrong
+
+        near = get_close_matches(name.casefold(), working, 1)
         if near:
             text += f"; did you mean {near[0]!r}?"
         if broken:

@@ -259,29 +259,28 @@ class Executable:
         open_sink: Callable[[], Sink] | None,
         streams: Streams,
     ) -> dict[NodePort, Any]:
-        step = self.plan.forward.steps[index]
+        plan, graph, lengths, memory = self.plan, self.plan.graph, self.lengths, self.memory
+        step = plan.forward.steps[index]
         head, tail = step.nodes[0], step.nodes[-1]
-        stage = self.graph.nodes[tail]
-        kind = self.plan.types[tail][stage.outputs[0]]
+        main = tail, graph.nodes[tail].outputs[0]
+        kind = plan.types[tail][main[1]]
         program = self.program(step, "forward")
-        memory = self.memory
-        port = self.graph.sources[head, self.graph.nodes[head].inputs[0]]
-        if memory is not None and isinstance(values[port], np.ndarray):
-            values[port] = memory.upload(values[port])
+        port = graph.sources[head, graph.nodes[head].inputs[0]]
+        source = values[port]
+        if memory is not None and isinstance(source, np.ndarray):
+            values[port] = source = memory.upload(source)
         if not program.primes:
             self._prime(step, values, record, bound, of)
-        out = None
-        coded = self.lengths.elements((tail, stage.outputs[0]), of)
+        out, coded = None, lengths.elements(main, of)
         if kind.layout == "stream":
-            out = streams.new(((tail, stage.outputs[0]), index), kind, coded, values[port])
+            out = streams.new((main, index), kind, coded, source)
         elif open_sink is None and memory is None:
-            chunks = -(-coded // self.plan.chunk)
-            words = chunks * stage.max_chunk_words(stage.outputs[0], self.plan.types[tail], self.plan.chunk)
+            chunks = -(-coded // plan.chunk)
+            words = chunks * graph.nodes[tail].max_chunk_words(main[1], plan.types[tail], plan.chunk)
             scratch = Scratch(np.empty(chunks, np.uint32), np.empty(words, np.uint32))
             open_sink = lambda: scratch  # noqa: E731
-        count = self.lengths.reads(head, of)
-        run = GroupRun(record, count, self.plan.chunk, threads, bound, open_sink, out, stretch=of, coded=coded)
-        return dict(program.forward(values[port], run))
+        run = GroupRun(record, lengths.reads(head, of), plan.chunk, threads, bound, open_sink, out, None, of, coded)
+        return dict(program.forward(source, run))
 
     def _numpy_forward(
         self,

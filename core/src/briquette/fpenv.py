@@ -8,7 +8,6 @@ caller's back (ISO C ``fegetenv`` and ``fesetenv``).
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
@@ -24,13 +23,21 @@ _DEFAULT: Final = ctypes.c_void_p(-1)
 @functools.lru_cache(maxsize=1)
 def _functions() -> tuple[Any, Any] | None:
     """Return fegetenv and fesetenv, or None where the C library has none we know how to call."""
-    try:
-        library = ctypes.CDLL(ctypes.util.find_library("m") or "libm.so.6")
-        save, load = library.fegetenv, library.fesetenv
-    except (OSError, AttributeError):
-        return None
-    save.argtypes = load.argtypes = (ctypes.c_void_p,)
-    return save, load
+    for find in (lambda: None, _mathematics):  # the interpreter itself has them nearly everywhere
+        try:
+            library = ctypes.CDLL(find())
+            save, load = library.fegetenv, library.fesetenv
+        except (OSError, AttributeError, TypeError):  # TypeError: where None stands for no library
+            continue
+        save.argtypes = load.argtypes = (ctypes.c_void_p,)
+        return save, load
+    return None
+
+
+def _mathematics() -> str:
+    from ctypes.util import find_library  # it starts processes
+
+    return find_library("m") or "libm.so.6"
 
 
 def in_ieee(function: F) -> F:

@@ -80,7 +80,7 @@ class Stretch:
         return self.count == math.prod(self.shape)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Lengths:
     """How long the streams of a pipeline's runs are: behind a LAYOUT stage, as long as what that lays out.
 
@@ -93,16 +93,22 @@ class Lengths:
 
     graph: Graph
     chunk: int
+    _recent: Stretch | None = None
 
     def stretch(self, shape: tuple[int, ...], begin: int = 0, end: int | None = None) -> Stretch:
         """Return the part of an array of `shape` from `begin` to `end` - 1 (default: all), with what is laid out of it."""
+        recent = self._recent
+        if end is None and not begin and recent is not None and recent.shape == shape:
+            return recent  # arrays of one shape come one after the other
         node, count, chunk = self.graph.layout, math.prod(shape), self.chunk
         layout = self.graph.nodes[node].layout(shape) if node is not None and count else None
         end = count if end is None else end
-        if layout is None or begin >= end:
-            return Stretch(shape, begin, end, layout)
-        first, last = layout.covering(begin, end)
-        return Stretch(shape, begin, end, layout, first // chunk * chunk, min(-(-last // chunk) * chunk, layout.count))
+        first, last = (0, 0) if layout is None or begin >= end else layout.covering(begin, end)
+        most = 0 if layout is None else layout.count
+        made = Stretch(shape, begin, end, layout, first // chunk * chunk, min(-(-last // chunk) * chunk, most))
+        if (begin, end) == (0, count):
+            self._recent = made
+        return made
 
     def of(self, what: int | Stretch) -> Stretch:
         """Return a part of an array as it is; a number stands for all of a 1-D array of so many elements."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PLANS_KEPT: Final = 32
 #: types of options that can be compared with no surprise
-_PLAIN: Final = frozenset({str, int, type(None)})
+_WORDS: Final = (str, type(None))
 
 
 class Pipeline:
@@ -330,7 +330,7 @@ class Pipeline:
         """
         # what was asked last is likely asked again, and looking all of it up takes longer than a kernel's launch
         asked = (dtype, target, fusion, chunk, allocation, os.environ.get("BRIQUETTE_FUSION"))
-        plain = target is not None and all(type(word) in _PLAIN for word in asked)
+        plain = type(target) is str and type(fusion) in _WORDS and type(allocation) in _WORDS
         registry, recent = discovery.registry(), self._recent
         if plain and recent is not None and recent[0] is registry and recent[1] == asked:
             return recent[2]

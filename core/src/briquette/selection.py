@@ -21,6 +21,8 @@ from .target import Target
 #: the reference target, which core itself is
 REFERENCE: Final = "numpy"
 
+_recent_home: tuple[discovery.Registry, type, Target] | None = None
+
 
 def choose_target(name: str | None) -> Target | None:
     """Return the target to run on; None stands for the NumPy reference.
@@ -60,15 +62,25 @@ def why_unavailable(target: Target) -> str | None:
 
 def target_of(x: Any) -> Target | None:
     """Return the target in whose memory the array `x` lies; None for host memory."""
+    global _recent_home
     if isinstance(x, (np.ndarray, np.generic)):
         return None
-    for target in discovery.registry().targets():
-        try:
-            if target.memory is not None and target.memory.owns(x):
-                return target
-        except Exception:  # of the foreign object, which as_source reports when it asks for the data
-            continue
+    registry, recent = discovery.registry(), _recent_home
+    # where the last one lay the next one likely lies: going through all targets takes as long as a kernel's launch
+    if recent is not None and recent[0] is registry and recent[1] is type(x) and _owns(recent[2], x):
+        return recent[2]
+    for target in registry.targets():
+        if _owns(target, x):
+            _recent_home = registry, type(x), target
+            return target
     return None
+
+
+def _owns(target: Target, x: Any) -> bool:
+    try:
+        return target.memory is not None and target.memory.owns(x)
+    except Exception:  # of the foreign object, which as_source reports when it asks for the data
+        return False
 
 
 def fusion_mode(asked: str | None) -> str:

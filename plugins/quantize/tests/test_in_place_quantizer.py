@@ -107,7 +107,6 @@ def test_the_point_wise_bound_and_specials(dtype: str, rng: np.random.Generator)
                 assert x[zeros].tobytes() == back[zeros].tobytes()
 
 
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_point_wise_codes_have_places_unless_every_magnitude_is_taken(dtype: str) -> None:
     x = np.linspace(1, 2, 1000).astype(dtype)

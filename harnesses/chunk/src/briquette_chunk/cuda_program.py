@@ -12,8 +12,8 @@ from briquette_warp.cuda_program import CudaProgram
 from .chain import ChunkComposition
 from .compose import cuda_source
 
-#: blocks of 256 lanes that leave a lane 64 registers: with fewer, kernels for sm_90 spill
-_MOST_BLOCKS: Final = 4
+#: blocks of 256 lanes that leave a lane 48 registers: kernels of 32-bit elements spill some ten, and are faster than with 64
+_MOST_BLOCKS: Final = 5
 #: elements of a chunk whose head keeps values aside: a bit of a word a lane each
 MOST_KEPT: Final = 8192
 

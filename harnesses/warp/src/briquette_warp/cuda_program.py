@@ -125,8 +125,7 @@ class CudaProgram(GroupProgram):
     def capacity(self, work: Enqueued) -> dict[NodePort, Placed]:
         """Return a run's values with all the room they have, for kernels that are told the sizes on the device."""
         tail, at = self._parts.members[-1], work.places
-        main = self._main(work, at.room, _tables(work.session, at.chunks, work.control, at.tables_at))
-        found = {(tail.node, tail.stage.outputs[0]): main}
+        found = {(tail.node, tail.stage.outputs[0]): self._main(work)}
         if self._parts.side is not None and work.side is not None:
             sizes, blocks = _tables(work.session, at.kept, work.side.tables)
             found[self._parts.side] = Placed(sizes, work.side.words, blocks)
@@ -172,7 +171,8 @@ class CudaProgram(GroupProgram):
 
     def _settled(self, run: GroupRun) -> RunRecord:
         """Return the state of all members but the head, which do not look at the data."""
-        return RunRecord({m.node: dict(_primed(m, run, None)) for m in self._parts.members if m is not self._parts.head})
+        given = run.bound, run.count, run.chunk, run.shape
+        return RunRecord({m.node: dict(_primed(m, given, None)) for m in self._parts.members if m is not self._parts.head})
 
     def start(self, work: Enqueued) -> None:
         """Launch a prepared run, and the side stream's kernel where its memory has been taken too."""
@@ -210,9 +210,9 @@ class CudaProgram(GroupProgram):
 
     def collect(self, work: Enqueued) -> dict[NodePort, PortValue]:
         """Wait for a run, write the members' state to the record, and return the values it made."""
-        parts, run, session, at = self._parts, work.run, work.session, work.places
+        parts, run, session = self._parts, work.run, work.session
         # what can be done while the device works is done now
-        tables = _tables(session, at.chunks, work.control, at.tables_at) if parts.coder else None
+        main = self._main(work) if parts.coder else None
         self._state_later(work)
         work.heads[:] = [session.peek(work.control.pointer, 8 * HEAD)]
         if run.open_sink is not None:
@@ -221,8 +221,9 @@ class CudaProgram(GroupProgram):
             return self._by_reference(work)
         found: dict[NodePort, Any] = {}
         tail = parts.members[-1]
-        if tables is not None:
-            found[tail.node, tail.stage.outputs[0]] = self._deliver(session, self._main(work, work.found(WORDS), tables), run)
+        if main is not None:
+            main.words.shorten(work.found(WORDS))
+            found[tail.node, tail.stage.outputs[0]] = self._deliver(session, main, run)
         else:
             found[tail.node, tail.stage.outputs[0]] = run.out
         if parts.tiles_sink is not None:
@@ -231,10 +232,12 @@ class CudaProgram(GroupProgram):
             found[parts.side] = self._aside(work)
         return found
 
-    def _main(self, work: Enqueued, used: int, tables: Tables) -> Placed:
-        """Return the coder's value, which has `used` words."""
-        words = work.session.array(used, _SIZE, work.control, work.places.words_at)
-        return Placed(tables[0], words, tables[1], work.control, self._nodes)
+    def _main(self, work: Enqueued) -> Placed:
+        """Return the coder's value with all the room it has."""
+        session, at = work.session, work.places
+        sizes, blocks = _tables(session, at.chunks, work.control, at.tables_at)
+        words = session.array(at.room, _SIZE, work.control, at.words_at)
+        return Placed(sizes, words, blocks, work.control, self._nodes)
 
     @staticmethod
     def _tiles(work: Enqueued, used: int) -> Placed:
@@ -299,7 +302,9 @@ class CudaProgram(GroupProgram):
 
     def _state_later(self, work: Enqueued) -> None:
         """The same when somebody asks for the state."""
-        run, parts, heads = work.run, self._parts, work.heads
+        parts, heads, run = self._parts, work.heads, work.run
+        # not the run, which holds the record, which will hold this: only the garbage collector would end them
+        given = run.bound, run.count, run.chunk, run.shape
 
         def fill(state: dict[str, dict[str, Any]]) -> None:
             head = heads[-1] if heads else bytes(8 * HEAD)
@@ -307,7 +312,7 @@ class CudaProgram(GroupProgram):
             found = Extent(lo, hi, first, bool(some))
             for member in parts.members:
                 surveyed = found if member is parts.head else None
-                primed = {} if member.node in state else dict(_primed(member, run, surveyed))
+                primed = {} if member.node in state else dict(_primed(member, given, surveyed))
                 if primed:
                     state[member.node] = primed
 
@@ -433,10 +438,15 @@ class CudaProgram(GroupProgram):
         return placed
 
 
-def _primed(member: Member, run: GroupRun, surveyed: Extent | None) -> Mapping[str, Any]:
+#: a run's bound, its count and chunk, and the array's shape
+Given = tuple[Bound | None, int, int, tuple[int, ...]]
+
+
+def _primed(member: Member, given: Given, surveyed: Extent | None) -> Mapping[str, Any]:
     """Return the state that a member resolves, which sees no data here."""
+    bound, count, chunk, shape = given
     missing = member.stage.missing_values()
-    context = PrimeContext(None, member.types, run.bound, run.count, surveyed, missing, chunk=run.chunk, shape=run.shape)
+    context = PrimeContext(None, member.types, bound, count, surveyed, missing, chunk=chunk, shape=shape)
     return member.stage.prime_fused_forward_state(context)
 
 

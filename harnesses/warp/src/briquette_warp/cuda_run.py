@@ -117,7 +117,6 @@ class Enqueued:
         return int.from_bytes(self.heads[-1][8 * word : 8 * word + 8], "little")
 
 
-
 def blocks_of(chunks: int) -> int:
     """Return how many entries the table of block offsets has."""
     return -(-chunks // 64)

@@ -35,7 +35,7 @@ def emulated_source(source: KernelSource) -> KernelSource:
     return KernelSource(f"emulated-{source.name}", "\n".join([*lines, ""]), names)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class HostArray:
     """Host memory as programs for devices see memory: an address, a size, a dtype."""
 
@@ -44,6 +44,10 @@ class HostArray:
 
     def __getitem__(self, part: slice) -> HostArray:
         return HostArray(self.array[part], self.owner)
+
+    def shorten(self, count: int) -> None:
+        """Be the first `count` elements."""
+        self.array = self.array[:count]
 
     @property
     def pointer(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -16,10 +17,52 @@ from . import driver
 #: the legacy default stream, which orders itself with every blocking stream
 DEFAULT_STREAM = 1
 
+#: bytes of an allocation that is kept for the next at most, and how many are kept: 16 MB of a device
+_SPARE_BYTES: Final = 1 << 21
+_SPARES: Final = 8
+
 #: what arrays may hold, as the array interface and as PyTorch spell it; others take the general way
 _KINDS: Final = frozenset({"<f2", "<f4", "<f8", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"})
 _TENSORS: Final = {f"torch.{np.dtype(kind).name}": kind for kind in _KINDS}
 _BFLOAT16: Final = "torch.bfloat16"
+
+
+class Spares:
+    """Small allocations in a device's default stream that were given back: the next of as many bytes costs no call.
+
+    Work in one stream is in order, so that whoever takes one writes to it after whoever gave it back has read it. Only of
+    the default stream, which is the same one for every thread and never ends.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[tuple[int, int]] = []  # bytes and address; each of its methods is one step for other threads
+
+    def take(self, nbytes: int) -> int:
+        """Return the address of one of `nbytes` bytes; 0 where there is none."""
+        for held in tuple(self._held):
+            if held[0] == nbytes:
+                try:
+                    self._held.remove(held)
+                except ValueError:  # another thread took it
+                    continue
+                return held[1]
+        return 0
+
+    def keep(self, nbytes: int, pointer: int) -> int:
+        """Take one back, and return the address of what is to be freed for it; 0 where nothing is."""
+        if nbytes > _SPARE_BYTES:
+            return pointer
+        self._held.append((nbytes, pointer))
+        try:
+            return self._held.pop(0)[1] if len(self._held) > _SPARES else 0
+        except IndexError:
+            return 0
+
+
+@lru_cache(maxsize=64)
+def spares_of(device: int) -> Spares:
+    """Return what is kept of a device's memory."""
+    return Spares()
 
 
 class Memory:
@@ -31,8 +74,10 @@ class Memory:
     __slots__ = ("device", "nbytes", "pointer", "stream")
 
     def __init__(self, nbytes: int, device: int, stream: int) -> None:
-        self.pointer = 0
+        self.pointer = spares_of(device).take(nbytes) if stream == DEFAULT_STREAM else 0
         self.device, self.stream, self.nbytes = device, stream, nbytes
+        if self.pointer:
+            return
         lib = driver.bindings()
         if driver.has_pools(device):
             self.pointer = int(driver.check(lib.cuMemAllocAsync(max(nbytes, 16), driver.stream(stream))))
@@ -41,15 +86,16 @@ class Memory:
 
     def __del__(self) -> None:
         pointer, self.pointer = self.pointer, 0
-        if pointer:
-            try:
-                if driver.is_current(self.device):
-                    self._free(pointer)
-                    return
+        try:
+            if pointer and self.stream == DEFAULT_STREAM:
+                pointer = spares_of(self.device).keep(self.nbytes, pointer)
+            if pointer and driver.is_current(self.device):
+                self._free(pointer)
+            elif pointer:
                 with driver.current(self.device):
                     self._free(pointer)
-            except Exception:  # the interpreter or the driver is shutting down
-                return
+        except Exception:  # the interpreter or the driver is shutting down
+            return
 
     def _free(self, pointer: int) -> None:
         lib, stream = driver.bindings(), driver.stream(self.stream)
@@ -108,6 +154,10 @@ class DeviceArray:
         begin, end, _ = part.indices(self.size)
         shape = (max(end - begin, 0),)
         return DeviceArray(self.pointer + begin * self.dtype.itemsize, self.dtype, shape, self.device, self.stream, self.owner)
+
+    def shorten(self, count: int) -> None:
+        """Be the first `count` elements of this 1-D array, which has as many."""
+        self.shape, self.size, self.nbytes = (count,), count, count * self.dtype.itemsize
 
     def reshaped(self, shape: tuple[int, ...]) -> DeviceArray:
         return DeviceArray(self.pointer, self.dtype, shape, self.device, self.stream, self.owner)

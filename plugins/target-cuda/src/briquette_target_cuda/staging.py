@@ -12,11 +12,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from . import driver
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 #: bytes up to which a copy takes the driver's own way
 SMALL: Final = 1 << 16
@@ -179,6 +181,8 @@ def _cpus() -> int:
 
 @lru_cache(maxsize=1)
 def _pool() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and only large copies need it
+
     return ThreadPoolExecutor(2 * (THREADS - 1), thread_name_prefix="briquette-copy")
 
 
