@@ -24,7 +24,7 @@ def field(n: int, dtype: str) -> NDArray[Any]:
 
 
 def as_bytes(values: dict[Any, Any]) -> dict[Any, tuple[bytes, ...]]:
-    """Return the bytes of the values of a run's sinks."""
+    """Return the bytes of the values of a run's sinks, which lie in host memory."""
     return {
         port: (v.sizes.tobytes(), v.words.tobytes()) if isinstance(v, Chunked) else (v.tobytes(),) for port, v in values.items()
     }
@@ -39,16 +39,19 @@ def reference(pipe: bq.Pipeline, x: NDArray[Any], bound: Bound | None = None) ->
     return values, out
 
 
-def check(pipe: bq.Pipeline, x: NDArray[Any], groups: int, eb: float | None = None, staged: bool = True) -> None:
-    """Assert that the host target makes the reference's bytes, fused and `staged`, in as many launches as are due."""
+def check(
+    pipe: bq.Pipeline, x: NDArray[Any], groups: int, eb: float | None = None, staged: bool = True, target: str = "host"
+) -> None:
+    """Assert that the target makes the reference's bytes, fused and `staged`, in as many launches as are due."""
     x.flags.writeable = False
     bound = None if eb is None else Bound(eb)
     expected, restored = reference(pipe, x, bound)
     for fusion, launches in (("auto", groups), ("off", len(pipe.graph.nodes)))[: 2 if staged else 1]:
-        run = pipe.executable(x.dtype.name, "host", fusion)
+        run = pipe.executable(x.dtype.name, target, fusion)
         assert (run.plan.forward.launches, run.plan.inverse.launches) == (launches, launches), run.plan.explain()
         assert not run.plan.forward.transfers
         record, values = run.forward(x, bound, 1)
+        values = {port: run.to_host(value) for port, value in values.items()}
         assert as_bytes(values) == as_bytes(expected), (x.size, x.dtype, fusion)
         out = np.full_like(x, 77)
         run.inverse(dict(expected), record, x.size, 1, out)
