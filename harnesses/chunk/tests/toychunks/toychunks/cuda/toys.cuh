@@ -17,7 +17,7 @@ struct Turn {
 };
 
 struct Trim {
-  static constexpr int scratch_bytes(int BYTES) { return BYTES / 256; }
+  __device__ static constexpr int scratch_bytes(int BYTES) { return BYTES / 256; }
 
   template <int BYTES, class G> __device__ __forceinline__ static uint32_t encode(const uint8_t *in, uint8_t *out, uint32_t bytes, uint8_t *scratch, G g) {
     uint32_t last = 0;
