@@ -4,8 +4,9 @@
     python tools/mutants.py RESULTS.jsonl --summary
 
 A mutant is a copy of a pack's sources with one change: an operator, a constant, an index, the order of two statements, a barrier
-left out, a declaration. Checks of the kit's quick level run on a stage that the changed file belongs to. Results are kept a line
-each, so that a run goes on where the last one ended. A mutant that no compiler takes is counted apart.
+left out, a declaration. Checks of the kit run on a stage that the changed file belongs to, with the parameters that the pack's
+test module names. Results are kept a line each, so that a run goes on where the last one ended. A mutant that no compiler takes
+is counted apart.
 """
 
 from __future__ import annotations
@@ -186,7 +187,21 @@ def stages_of(mutant: Mutant, most: int) -> list[str]:
     return [name for _, name in sorted(found)][:most]
 
 
-def look(mutant: Mutant, stages: Sequence[str]) -> dict[str, Any]:
+#: the kit as the pack's own test module asks for it, with what that says of parameters and inputs
+_CHILD: Final = """
+import importlib.util, json, sys
+from briquette_conformance import PackConformance, base, running
+asked = json.loads(sys.argv[1])
+spec = importlib.util.spec_from_file_location("tests_of_the_pack", asked["tests"])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+cls = next(c for c in vars(module).values() if isinstance(c, type) and issubclass(c, PackConformance) and c.pack)
+options = base.Options(asked["level"], cls().inputs, cls.parameters, cls.unsupported, cls.frozen)
+print(running.run(cls.pack, options, only=asked["only"], stages=asked["stages"], fail_fast=True).dumps())
+"""
+
+
+def look(mutant: Mutant, stages: Sequence[str], level: str) -> dict[str, Any]:
     """Run the kit on a mutant; return what it said."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
@@ -197,10 +212,10 @@ def look(mutant: Mutant, stages: Sequence[str]) -> dict[str, Any]:
         skip = 2 if mutant.kind == "order" else 1
         lines[mutant.line - 1 : mutant.line - 1 + skip] = [mutant.new]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        command = [sys.executable, "-m", "briquette_cli.main", "check", f"briquette-{mutant.pack}", "--fail-fast", "--json"]
-        command += [word for stage in stages for word in ("--stage", stage)]
         checks = (*_CHECKS, "races") if mutant.kind in ("barrier", "order") else _CHECKS
-        command += [word for name in checks for word in ("--only", name)]
+        tests = ROOT / "plugins" / mutant.pack / "tests" / "test_conformance.py"
+        asked = {"tests": str(tests), "level": level, "only": checks, "stages": stages}
+        command = [sys.executable, "-c", _CHILD, json.dumps(asked)]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(copy), *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -253,6 +268,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=240)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stages", type=int, default=1, help="how many stages of a file are looked at")
+    parser.add_argument("--level", choices=("quick", "full"), default="quick", help="how thoroughly the kit looks")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument(
         "--part", default="0/1", metavar="K/N", help="every N-th mutant from the K-th on, for N runs side by side"
@@ -289,7 +305,7 @@ def run(given: argparse.Namespace) -> None:
         stages = stages_of(mutant, given.stages)
         if not stages:
             continue
-        found = {**asdict(mutant), "stages": stages, **look(mutant, stages)}
+        found = {**asdict(mutant), "stages": stages, **look(mutant, stages, given.level)}
         with given.results.open("a", encoding="utf-8") as file:
             file.write(json.dumps(found) + "\n")
         print(f"{found['outcome']:9} {found.get('check', ''):16} {found.get('seconds', 0):6} s  {mutant.name}", flush=True)

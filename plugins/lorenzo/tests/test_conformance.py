@@ -5,3 +5,7 @@ from briquette_conformance import PackConformance
 
 class TestConformance(PackConformance):
     pack = "briquette-lorenzo"
+    parameters = {  # noqa: RUF012
+        "adaptive-lorenzo": [{"tile": 64}],
+        "lorenzo-1d": [{"region": 32}],
+    }

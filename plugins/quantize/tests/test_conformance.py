@@ -9,4 +9,8 @@ pytestmark = pytest.mark.thorough
 
 class TestConformance(PackConformance):
     pack = "briquette-quantize"
-    parameters = {"masked-quantizer": [{"fill_values": "131.072 0"}]}  # noqa: RUF012
+    parameters = {  # noqa: RUF012
+        "linear-quantizer": [{"code_type": "int16"}],
+        "masked-log-quantizer": [{"fill_values": "131.072 0"}],
+        "masked-quantizer": [{"fill_values": "131.072 0"}],
+    }

@@ -9,3 +9,7 @@ pytestmark = pytest.mark.thorough
 
 class TestConformance(PackConformance):
     pack = "briquette-transforms"
+    parameters = {  # noqa: RUF012
+        "bit-shuffle": [{"word": 1}, {"word": 2, "chunk_bytes": 4096}, {"word": 8}],
+        "chunk-difference": [{"chunk_bytes": 4096}],
+    }

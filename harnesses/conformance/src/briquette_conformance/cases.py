@@ -17,6 +17,7 @@ from briquette.graph import Graph
 from briquette.ports import INTEGER_DTYPES, STREAM_DTYPES, PortType
 from briquette.record import Bound
 from briquette.stage import Stage
+from briquette_warp.survey import used_by_presets
 
 from .ways import Place
 
@@ -163,25 +164,31 @@ def subjects_of(
     judge : Place or None
         Where a chain that runs as one kernel is preferred to one that does not.
     full : bool
-        Every type and several partners a role, rather than a few types and one partner.
+        Every type, several partners a role, and the parameters that installed presets use, rather than a few types and one
+        partner.
     only : sequence of str
         Names of the stages to look at; empty: all.
     """
     registry = discovery.registry()
     partners = _partners()
+    presets = used_by_presets(registry, []) if full else {}
     for name in only or stage_names(pack):
         try:
             cls = registry.stage_class(f"{pack}:{name}")
             origin = registry.stage_origin(cls)
         except BriquetteError:
             continue
-        for given in ({}, *parameters.get(name, ())):
+        seen: list[Stage] = []
+        for given in ({}, *parameters.get(name, ()), *presets.get(cls, ())):
             try:
                 stage = cls.from_parameters(given)
             except BriquetteError:
                 if given or parameters.get(name):
                     raise
                 continue
+            if stage in seen:
+                continue
+            seen.append(stage)
             words = ", ".join(f"{k}={v}" for k, v in given.items())
             subject = Subject(stage, origin, f"{name}({words})" if words else name)
             _find_cases(subject, partners, judge, full)
@@ -226,6 +233,7 @@ def _find_cases(subject: Subject, partners: list[tuple[str, Stage]], judge: Plac
     if access is not FusionAccess.TILE_SELECTOR:
         few = accepted if full else _few(accepted, stage.fusion_spec().unit == "bytes")
         cases += [c for d in few if (c := _case((stage,), d, 0)) is not None]
+        cases += _of_other_bounds(cases)
         if stage.takes_bound and not stage.needs_bound:  # it can do without one
             cases += [Case((stage,), c.dtype, None) for c in cases[:1]]
     for shape in _shapes(stage, access, full):
@@ -235,6 +243,18 @@ def _find_cases(subject: Subject, partners: list[tuple[str, Stage]], judge: Plac
         if not found:
             without.append(" + ".join(shape))
     subject.cases, subject.without = tuple(cases), tuple(without)
+
+
+def _of_other_bounds(cases: Sequence[Case]) -> Iterator[Case]:
+    """Yield the first case of integers and of floating-point values again, under bounds far below and above what they hold."""
+    for integers in (True, False):
+        case = next((c for c in cases if (c.dtype in INTEGER_DTYPES) == integers and c.bound is not None), None)
+        if case is None or case.bound is None:
+            continue
+        width = 8 * PortType(case.dtype).itemsize
+        absolute = (0.4, 2.0 ** (width - 3), 2.0 ** (width - 1), 2.0**width) if integers else (1e-9, 1e4)
+        others = {"abs": absolute, "rel": (1e-9, 0.9), "pwrel": (1e-6, 0.9)}[case.bound.mode]
+        yield from (Case(case.stages, case.dtype, Bound(eb, case.bound.mode)) for eb in others)
 
 
 def _few(accepted: Sequence[str], narrow: bool) -> list[str]:

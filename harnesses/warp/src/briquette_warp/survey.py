@@ -81,7 +81,7 @@ def survey(registry: Registry, variants: Variants | None = None) -> Survey:
     policies: list[Policy] = []
     left_out: list[str] = []
     problems: list[str] = []
-    used = _used_by_presets(registry, problems)
+    used = used_by_presets(registry, problems)
     for name in sorted({*registry.stages(), *(variants or {})}):
         try:
             cls, origin = registry.stage_class(name), registry.stage_origin(name)
@@ -94,7 +94,8 @@ def survey(registry: Registry, variants: Variants | None = None) -> Survey:
     return Survey(tuple(policies), tuple(dict.fromkeys(left_out)), tuple(problems))
 
 
-def _used_by_presets(registry: Registry, problems: list[str]) -> dict[type[Stage], list[Mapping[str, Any]]]:
+def used_by_presets(registry: Registry, problems: list[str]) -> dict[type[Stage], list[Mapping[str, Any]]]:
+    """Return the parameters with which presets use each stage; what keeps a preset from being read is added to `problems`."""
     used: dict[type[Stage], list[Mapping[str, Any]]] = {}
     for preset in registry.presets():
         try:
