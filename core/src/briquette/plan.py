@@ -99,7 +99,7 @@ class Plan:
     @cached_property
     def random_access(self) -> bool:
         """Whether decompression may begin at any chunk: no stage's inverse looks beyond its span, and spans divide a chunk."""
-        specs = {node: stage.inverse_fusion_spec() for node, stage in self.graph.nodes.items()}
+        specs = {node: stage.random_access_spec() for node, stage in self.graph.nodes.items()}
         if not all(spec.fusable for spec in specs.values()):
             return False
         items = {node: self.types[node][self.graph.nodes[node].inputs[0]].numpy.itemsize for node in specs}

@@ -310,6 +310,13 @@ class Stage:
         """The device policy for decompression; in lockstep with `fused_op` unless overridden."""
         return self.fused_op()
 
+    def random_access_spec(self) -> FusionSpec:
+        """How far the inverse looks, for parts of an array decoded without the rest.
+
+        What `inverse_fusion_spec` says unless overridden: a stage that nothing fuses with may decode its chunks one by one.
+        """
+        return self.inverse_fusion_spec()
+
     def staged_kernel(self, direction: Direction, dialect: str, types: Mapping[str, PortType]) -> StagedKernel | None:
         """Return what makes the program by which the stage runs alone on targets of `dialect`, or None: as NumPy.
 

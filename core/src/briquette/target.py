@@ -14,6 +14,7 @@ from .errors import PipelineError
 
 if TYPE_CHECKING:
     from .cache import KeyPart
+    from .harness import GroupProgram
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,10 @@ class Target(ABC):
     @abstractmethod
     def map(self, work: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list[Any]:
         """Run `work` on every item on up to `threads` threads and return the results in order."""
+
+    def adapt(self, program: GroupProgram) -> GroupProgram:
+        """Return the program that a stage brings (`Stage.staged_kernel`) as this target runs it; by default as it is."""
+        return program
 
     def private_session(self, array: Any) -> Any:
         """Return where a captured run is recorded, for targets with graphs: a stream of its own beside `array`."""

@@ -109,7 +109,7 @@ def composed(run: Executable, step: Step, direction: Direction, target: Target) 
     types = run.plan.types[node]
     kernel = run.graph.nodes[node].staged_kernel(direction, target.dialect, types)
     assert kernel is not None  # the planner has asked
-    return kernel(node, types, target, chunk)
+    return target.adapt(kernel(node, types, target, chunk))
 
 
 def remembered(harness: Harness, members: Sequence[Member], direction: Direction, target: Target, chunk: int) -> Geometry | None:

@@ -11,6 +11,6 @@ class TestConformance(PackConformance):
     pack = "briquette-quantize"
     parameters = {  # noqa: RUF012
         "linear-quantizer": [{"code_type": "int16"}],
-        "masked-log-quantizer": [{"fill_values": "131.072 0"}],
-        "masked-quantizer": [{"fill_values": "131.072 0"}],
+        "masked-log-quantizer": [{"fill_values": "131.072 0 -4.096 1.0"}],
+        "masked-quantizer": [{"fill_values": "131.072 0 -4.096 1.0"}],
     }

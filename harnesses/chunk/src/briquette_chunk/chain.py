@@ -10,7 +10,7 @@ from typing import Final
 from briquette.declare import FusionAccess
 from briquette.harness import Direction, Member
 from briquette.ports import FLOAT_DTYPES, itemsize
-from briquette_warp.chain import C_NAMES, Composition, is_coder, is_head, refuse_any_head
+from briquette_warp.chain import C_NAMES, Composition, is_coder, is_head, refuse_any_head, refuse_words
 
 #: bytes of a chunk
 SIZES: Final = (4096, 8192, 16384)
@@ -47,9 +47,9 @@ def refuse_chain(chain: Sequence[Member], direction: Direction, chunk: int) -> s
 
 
 def _refuse_member(member: Member, position: int, size: int) -> str | None:
-    unknown = sorted(set(member.op.geometry) - GEOMETRY)
-    if unknown:
-        return f"its geometry names {', '.join(unknown)}; this harness knows {', '.join(sorted(GEOMETRY))}"
+    why = refuse_words(member.op.geometry, GEOMETRY)
+    if why is not None:
+        return why
     if len(member.stage.inputs) != 1:
         return f"it reads {len(member.stage.inputs)} inputs; this harness runs chains of one path"
     if on_chunks(member):

@@ -217,7 +217,7 @@ def _find_cases(subject: Subject, partners: list[tuple[str, Stage]], judge: Plac
     stage, access = subject.stage, subject.stage.fusion_spec().access
     accepted = [d for d in DTYPES if d in STREAM_DTYPES and takes(stage, d) is not None]
     own = subject.origin.distribution
-    roles: dict[str, list[Stage]] = {"head": [], "between": [], "region": [], "coder": []}
+    roles: dict[str, list[Stage]] = {"head": [], "between": [], "region": [], "selector": [], "coder": []}
     for _, other in sorted(partners, key=lambda p: (p[0] == own, p[0], p[1].name)):
         kind = other.fusion_spec().access
         if type(other) is type(stage):
@@ -228,12 +228,14 @@ def _find_cases(subject: Subject, partners: list[tuple[str, Stage]], judge: Plac
             roles["coder"].append(other)
         elif kind is FusionAccess.REGION_LOCAL:
             roles["region"].append(other)
+        elif kind is FusionAccess.TILE_SELECTOR:
+            roles["selector"].append(other)
     cases: list[Case] = []
     without: list[str] = []
     if access is not FusionAccess.TILE_SELECTOR:
         few = accepted if full else _few(accepted, stage.fusion_spec().unit == "bytes")
         cases += [c for d in few if (c := _case((stage,), d, 0)) is not None]
-        cases += _of_other_bounds(cases)
+        cases += list(_of_other_bounds(cases))
         if stage.takes_bound and not stage.needs_bound:  # it can do without one
             cases += [Case((stage,), c.dtype, None) for c in cases[:1]]
     for shape in _shapes(stage, access, full):
@@ -246,22 +248,23 @@ def _find_cases(subject: Subject, partners: list[tuple[str, Stage]], judge: Plac
 
 
 def _of_other_bounds(cases: Sequence[Case]) -> Iterator[Case]:
-    """Yield the first case of integers and of floating-point values again, under bounds far below and above what they hold."""
-    for integers in (True, False):
-        case = next((c for c in cases if (c.dtype in INTEGER_DTYPES) == integers and c.bound is not None), None)
-        if case is None or case.bound is None:
+    """Yield the cases that have a bound again, under bounds far below and above what the type holds."""
+    for case in cases:
+        if case.bound is None:
             continue
         width = 8 * PortType(case.dtype).itemsize
-        absolute = (0.4, 2.0 ** (width - 3), 2.0 ** (width - 1), 2.0**width) if integers else (1e-9, 1e4)
+        absolute = (0.4, 2.0 ** (width - 3), 2.0 ** (width - 1), 2.0**width) if case.dtype in INTEGER_DTYPES else (1e-9, 1e4)
         others = {"abs": absolute, "rel": (1e-9, 0.9), "pwrel": (1e-6, 0.9)}[case.bound.mode]
         yield from (Case(case.stages, case.dtype, Bound(eb, case.bound.mode)) for eb in others)
 
 
 def _few(accepted: Sequence[str], narrow: bool) -> list[str]:
-    """Return the types that the quick level looks at, of two widths; `narrow`: for stages that see bytes."""
+    """Return the types that the quick level looks at: two widths and an unsigned one, or of bytes (`narrow`) two widths."""
     first = list(accepted[:1])
     other = [d for d in accepted[1:] if PortType(d).itemsize != PortType(accepted[0]).itemsize]
-    return first + (sorted(other, key=lambda d: PortType(d).itemsize)[:1] if narrow else other[:1])
+    if narrow:
+        return first + sorted(other, key=lambda d: PortType(d).itemsize)[:1]
+    return list(dict.fromkeys([*first, *other[:1], *[d for d in accepted if d.startswith("uint")][:1]]))
 
 
 def _shapes(stage: Stage, access: FusionAccess, full: bool) -> list[tuple[str, ...]]:
@@ -270,6 +273,8 @@ def _shapes(stage: Stage, access: FusionAccess, full: bool) -> list[tuple[str, .
         shapes = [("self", "region", "coder"), ("self", "coder")]
     elif access is FusionAccess.SEGMENT_CODEC:
         shapes = [("head", "region", "self"), ("head", "self"), ("region", "self")]
+        if type(stage).cost is not Stage.cost:  # then selectors choose by it
+            return [shapes[0], ("head", "selector", "self"), *(shapes[1:] if full else ())]
     elif access is FusionAccess.TILE_SELECTOR:
         shapes = [("head", "self", "coder"), ("self", "coder")]
     else:

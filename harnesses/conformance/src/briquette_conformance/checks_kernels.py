@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,7 @@ from .cases import Case, Subject, bound_for
 from .data import Array, noise, ragged, smooth, special
 from .nvrtc import CompileFailed, Nvrtc, NvrtcMissing
 from .report import Fault, NotHere
-from .sanitized import Job, run_jobs
+from .sanitized import Job, run_jobs, run_on_gpu
 from .ways import Place, forward
 
 #: what generated kernels must compile for
@@ -66,11 +67,15 @@ def _sanitized(ctx: Context, subject: Subject, sanitizer: str, what: str) -> Ite
     joined = [c for c in subject.cases if not c.alone and place is not None and _is_whole(c, place)]
     case = joined[0] if joined else alone
     done = 0
-    for _, said in run_jobs(sanitizer, jobs(ctx, case)):
+    every = jobs(ctx, case)
+    if sanitizer == "address":  # words of another width take other ways through a policy
+        others = [c for c in subject.alone if c.dtype != case.dtype and place is not None and _is_whole(c, place)]
+        every += [job for c in {c.dtype: c for c in reversed(others)}.values() for job in jobs(ctx, c)[:1]]
+    for job, said in run_jobs(sanitizer, every):
         if said:
-            raise Fault(f"{case} in the lane emulator: {said}; {what}")
+            raise Fault(f"{job.title} in the lane emulator: {said}; {what}")
         done += 1
-    yield Proof(("emulated",), f"{done} {'geometries' if done > 1 else 'geometry'}")
+    yield Proof(("emulated",), f"{done} {'runs' if done > 1 else 'run'}")
 
 
 @check("geometries")
@@ -219,3 +224,21 @@ def races(ctx: Context, subject: Subject) -> Iterator[Proof]:
 def memory(ctx: Context, subject: Subject) -> Iterator[Proof]:
     """No lane reads or writes beyond its buffers, no arithmetic is undefined (AddressSanitizer and UBSan)."""
     yield from _sanitized(ctx, subject, "address", "a policy keeps to its span, its segment and its buffers")
+
+
+@check("GPU sanitizer")
+def gpu_sanitizer(ctx: Context, subject: Subject) -> Iterator[Proof]:
+    """On a GPU compute-sanitizer reports nothing (memcheck and racecheck; at level full synccheck and initcheck too)."""
+    place = ctx.places.get("cuda")
+    if place is None:
+        raise NotHere(f"no GPU: {ctx.places.missing.get('cuda', 'the target cuda is not installed')}")
+    case = main_case(subject)
+    if subject.stage.fused_op() is None or not case.on(place, "auto").plan.forward.launches:
+        raise NotHere(f"{case} runs no kernel on a GPU")
+    whole = next((c for c in subject.cases if not c.alone and _is_whole(c, place)), case)
+    each = [replace(job, geometry=None) for job in jobs(ctx, whole)[:1]]
+    for tool in ("memcheck", "racecheck", *(("synccheck", "initcheck") if ctx.full else ())):
+        said = run_on_gpu(tool, each)
+        if said:
+            raise Fault(f"{whole} on cuda: {said}")
+        yield Proof(("cuda",), f"{tool}: {whole}")

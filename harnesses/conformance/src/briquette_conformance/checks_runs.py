@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 import briquette as bq
+from briquette.declare import FusionAccess
 from briquette.errors import BriquetteError
-from briquette.ports import Chunked
+from briquette.ports import INTEGER_DTYPES, Chunked
 from briquette.record import RunRecord
 
 from .base import Context, Proof, check, main_case
 from .cases import Case, Subject
 from .checks_numpy import judge, same_runs, there_and_back
-from .data import Array, bits, first_difference, ragged, same, smooth, special, ties
+from .data import Array, bits, first_difference, powers, ragged, same, smooth, special, ties
 from .report import Fault, NotHere
 from .ways import Place, Run, forward, inverse
 
@@ -110,7 +112,7 @@ def identity(ctx: Context, subject: Subject) -> Iterator[Proof]:
 
     def fields(case: Case, n: int) -> Iterator[tuple[str, Array]]:
         yield from ctx.fields(case, n)
-        if case.bound is not None and case.dtype in ("float32", "float64"):
+        if case.bound is not None:
             yield from _tied(ctx, case, n)
 
     main_case(subject)
@@ -119,12 +121,48 @@ def identity(ctx: Context, subject: Subject) -> Iterator[Proof]:
 
 
 def _tied(ctx: Context, case: Case, n: int) -> Iterator[tuple[str, Array]]:
-    """Yield values at the ties of the step that a head resolves, which rounding rules part on."""
+    """Yield values at the ties of the step that a head resolves, which rounding rules part on, and around its powers of two."""
     state = ctx.reference(case, smooth(n, case.dtype)).state()
     for held in state.values():
         step = held.get("quant_step")
-        if isinstance(step, float) and 0 < step < 1e9:
+        if isinstance(step, float) and 0 < step < 1e9 and case.dtype in ("float32", "float64"):
             yield "values halfway between codes", ties(n, case.dtype, step)
+            yield "codes around powers of two", powers(n, case.dtype, step)
+        elif type(step) is int and case.dtype in INTEGER_DTYPES:
+            yield "codes around powers of two", powers(n, case.dtype, step)
+
+
+#: of arrays with one and several axes, with and without elements left over, of more than one chunk among them
+_SHAPES: Final = ((64, 48), (37, 101), (11, 13, 29), (8, 16, 8), (3, 5, 7, 11), (23, 40, 41))
+
+
+@check("shapes")
+def shapes(ctx: Context, subject: Subject) -> Iterator[Proof]:
+    """Arrays of several axes: the reference's bytes everywhere; what does not read the shape makes the same of any."""
+    _need_kernels(ctx)
+    main_case(subject)
+    seen: set[str] = set()
+    cases = [*subject.alone[:1], *[c for c in subject.cases if not c.alone][:1]]
+    for case in cases:
+        reads = any(s.reads_shape or s.fusion_spec().access is FusionAccess.LAYOUT for s in case.stages)
+        for shape in _SHAPES if reads else _SHAPES[:1]:
+            for make in (smooth, special):
+                x = make(math.prod(shape), case.dtype)
+                what = f"{case}, shape {shape}"
+                expected = forward(case.on(ctx.places.reference, "off"), x, case.bound, shape=shape)
+                back = inverse(case.on(ctx.places.reference, "off", fresh=True), expected, x, shape=shape)
+                judge(case, x, back, expected, what)
+                if not reads:
+                    flat = ctx.reference(case, x)
+                    same_runs(flat, expected, f"{what}: the stage does not declare reads_shape, and makes something else of it")
+                for place, fusion in ways(ctx, case):
+                    run, where = case.on(place, fusion), f"{what}, {place.name} with fusion {fusion} against the NumPy reference"
+                    same_runs(expected, forward(run, x, case.bound, shape=shape), where)
+                    again = inverse(run, expected, x, shape=shape)
+                    if not same(again, back):
+                        raise Fault(f"{where}: decompression differs: {first_difference(back, again)}")
+                    seen.add(place.name)
+    yield Proof((ctx.places.reference.name, *sorted(seen)), f"{len(cases)} chains")
 
 
 @check("partial spans")

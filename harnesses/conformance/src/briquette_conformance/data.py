@@ -108,6 +108,19 @@ def ties(n: int, dtype: str, step: float) -> Array:
     return x
 
 
+def powers(n: int, dtype: str, step: float) -> Array:
+    """Return multiples of `step` by powers of two and their neighbours, of both signs: codes at the ends of a number of bits."""
+    wide = 52 if is_float(dtype) else 8 * np.dtype(dtype).itemsize - 1
+    codes = np.array([s * ((1 << j) + d) for j in range(wide) for d in (-1, 0, 1) for s in (1, -1)], object)
+    if is_float(dtype):
+        values = (codes.astype(np.float64) * step).astype(numpy_dtype(dtype))
+    else:
+        ends = np.iinfo(dtype)
+        whole = [min(max(int(c) * int(step) + int(step) // 2 + d, int(ends.min)), int(ends.max)) for c in codes for d in (0, 1)]
+        values = np.array(whole, dtype)
+    return np.resize(values[np.random.default_rng(SEED).permutation(values.size)], n)
+
+
 def constant(n: int, dtype: str) -> Array:
     return np.full(n, 7, numpy_dtype(dtype))
 

@@ -1,7 +1,8 @@
-"""``python -m briquette_conformance.sanitized JOBS``: CUDA kernels in the lane emulator, compiled with a sanitizer.
+"""``python -m briquette_conformance.sanitized JOBS``: CUDA kernels in the lane emulator, compiled with a sanitizer, or on a GPU.
 
 Runs in a process with the sanitizer's library preloaded (see `run_jobs`). Each lane is a fiber of which the sanitizer knows;
 only the barriers and fences that CUDA has order memory, so a missing one is a data race in the report, with the policy's line.
+`run_on_gpu` has NVIDIA's compute-sanitizer watch the same jobs on the target ``cuda``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -111,6 +113,49 @@ def run_jobs(sanitizer: str, jobs: Sequence[Job], headers: Mapping[str, str] | N
             waiting = waiting[1:]
 
 
+def run_on_gpu(tool: str, jobs: Sequence[Job]) -> str:
+    """Run jobs on the target ``cuda`` under a tool of compute-sanitizer; return what that, or the comparison, has to say.
+
+    Parameters
+    ----------
+    tool : {"memcheck", "racecheck", "synccheck", "initcheck"}
+
+    Raises
+    ------
+    NotHere
+        compute-sanitizer is not found, or does not run on this machine.
+    """
+    program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    if program is None:
+        raise NotHere("compute-sanitizer is not on the PATH; it comes with the CUDA toolkit")
+    with tempfile.TemporaryDirectory(prefix="briquette-") as folder:
+        path = Path(folder, "jobs.json")
+        path.write_text(json.dumps({"sanitizer": "", "jobs": [asdict(job) for job in jobs], "headers": {}}), encoding="utf-8")
+        done = subprocess.run(
+            [program, "--tool", tool, "--error-exitcode", "86", sys.executable, "-m", __name__, str(path)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            text=True,
+            errors="replace",
+            capture_output=True,
+            check=False,
+            timeout=_SECONDS,
+        )
+    lines = done.stdout.splitlines()
+    finished = [line for line in lines if line.startswith(("clean ", "differs "))]
+    told = [line.lstrip("= ") for line in lines if line.startswith("=========")]
+    if not finished and any("not supported" in line.lower() or "unable to" in line.lower() for line in told):
+        raise NotHere(f"compute-sanitizer does not run here: {told[-1]}")
+    for line in finished:
+        if line.startswith("differs "):
+            return line.partition(" ")[2]
+    if done.returncode == 0 and len(finished) == len(jobs):
+        return ""
+    # what it says of an error is one line, then where: as many as it takes to name the kernel
+    errors = [i for i, line in enumerate(told) if line and not line.startswith(("COMPUTE-SANITIZER", "ERROR SUMMARY"))]
+    said = "; ".join(told[errors[0] : errors[0] + 3]) if errors else (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    return f"{tool}: {said}"
+
+
 def _library(sanitizer: str) -> str:
     host = _compiling()
     command = shlex.split(host.describe().get("command", "")) or ["c++"]
@@ -159,17 +204,24 @@ def main(path: str) -> None:
     os.environ.pop("LD_PRELOAD", None)  # it is in this process; compilers are no business of a sanitizer's
     os.unlink = _unlink  # reports name lines of libraries that are still there
     asked: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    made: Any = type(_compiling())
-    host: Target = made(extra_flags=FLAGS[asked["sanitizer"]], headers=asked["headers"])
+    host: Target | None = None
+    if asked["sanitizer"]:
+        made: Any = type(_compiling())
+        host = made(extra_flags=FLAGS[asked["sanitizer"]], headers=asked["headers"])
     for fields in asked["jobs"]:
         job = Job(**{**fields, "sizes": tuple(fields["sizes"])})
         said = _difference(job, host, asked["sanitizer"] == "address")
         print(f"differs {said}" if said else "clean ", flush=True)
 
 
-def _difference(job: Job, host: Target, damaged: bool) -> str:
-    harnesses = {h.name: EmulatedHarness(h, job.geometry) for h in discovery.registry().harnesses()}
-    place = Place("emulated", EmulatedTarget(host), harnesses)
+def _difference(job: Job, host: Target | None, damaged: bool) -> str:
+    """Return where a job's kernels, emulated or (host None) on a GPU, differ from the NumPy forms."""
+    installed = {h.name: h for h in discovery.registry().harnesses()}
+    if host is None:
+        place = Place("cuda", discovery.registry().target("cuda"), installed)
+    else:
+        emulated = {name: EmulatedHarness(h, job.geometry) for name, h in installed.items()}
+        place = Place("emulated", EmulatedTarget(host), emulated)
     pipe = bq.Pipeline.from_toml(job.toml)
     reference, run = (
         Place("numpy", None).executable(pipe.graph, job.dtype, "off"),

@@ -87,18 +87,18 @@ class Run:
         return {node: dict(held) for node, held in self.record.state.items()}
 
 
-def forward(run: Executable, x: Array, bound: Bound | None, threads: int = 1) -> Run:
-    """Compress; every value is brought to host memory."""
-    record, values = run.forward(x, bound, threads)
+def forward(run: Executable, x: Array, bound: Bound | None, threads: int = 1, shape: tuple[int, ...] | None = None) -> Run:
+    """Compress the elements of an array of `shape` (default: 1-D); every value is brought to host memory."""
+    record, values = run.forward(x, bound, threads, shape=shape)
     return Run(record, {port: run.to_host(value) for port, value in values.items()})
 
 
-def inverse(run: Executable, made: Run, like: Array, threads: int = 1) -> Array:
-    """Decompress into a poisoned array, from the state and the values alone."""
+def inverse(run: Executable, made: Run, like: Array, threads: int = 1, shape: tuple[int, ...] | None = None) -> Array:
+    """Decompress into a poisoned 1-D array, from the state and the values alone."""
     record = RunRecord(made.state())
     values = {port: _copy(value) for port, value in made.values.items()}
     out = poisoned(like.size, like.dtype)
-    found: Array = run.inverse(values, record, like.size, threads, out)
+    found: Array = run.inverse(values, record, run.lengths.stretch(shape or (like.size,)), threads, out)
     return found
 
 

@@ -37,6 +37,8 @@ C_NAMES: Final[Mapping[str, str]] = {
 }
 #: what `FusedOp.geometry` may say here
 GEOMETRY: Final = frozenset({"head", "resolves", "element_form", "elems_per_lane", "n_ab"})
+#: those that are 0 or 1, of any harness
+FLAGS: Final = frozenset({"head", "resolves", "element_form", "per_type"})
 
 #: values that a head may take for missing, beside NaN and infinities
 MISSING: Final = 4
@@ -140,10 +142,19 @@ def _refuse_layout(chain: Sequence[Member]) -> str | None:
     return None
 
 
-def _refuse_member(member: Member, position: int, size: int, chunk: int) -> str | None:
-    unknown = sorted(set(member.op.geometry) - GEOMETRY)
+def refuse_words(geometry: Mapping[str, int], known: frozenset[str]) -> str | None:
+    """Return which geometry word a harness that knows some of them does not take, or None."""
+    unknown = sorted(set(geometry) - known)
     if unknown:
-        return f"its geometry names {', '.join(unknown)}; this harness knows {', '.join(sorted(GEOMETRY))}"
+        return f"its geometry names {', '.join(unknown)}; this harness knows {', '.join(sorted(known))}"
+    odd = [f"{word}={geometry[word]}" for word in sorted(FLAGS & set(geometry)) if geometry[word] not in (0, 1)]
+    return f"its geometry says {', '.join(odd)}; that is 0 or 1" if odd else None
+
+
+def _refuse_member(member: Member, position: int, size: int, chunk: int) -> str | None:
+    why = refuse_words(member.op.geometry, GEOMETRY)
+    if why is not None:
+        return why
     if member.op.dtypes and member.main_in.dtype not in member.op.dtypes:
         return f"its policy works on {', '.join(member.op.dtypes)}, not {member.main_in.dtype}"
     if member.spec.unit != "elements":

@@ -45,6 +45,9 @@ class EmulatedTarget(Target):
     def session(self, array: Any = None) -> EmulatedSession:
         return EmulatedSession()
 
+    def adapt(self, program: GroupProgram) -> GroupProgram:
+        return _OnHost(program)
+
 
 class EmulatedHarness(Harness):
     """A harness whose programs for CUDA take and give NumPy arrays.

@@ -126,6 +126,7 @@ class Program(GroupProgram):
     ) -> None:
         self._stage, self._kernel, self._node, self._types, self._target = stage, kernel, node, types, target
         self._contexts = stage.contexts if kernel.counts else 1
+        self._on_device = target.dialect == "cuda"
         #: whether the input is chunked, and its words are coded as bytes
         self._framed = types["in"].layout == "chunked"
         dtype = "uint8" if self._framed else types["in"].dtype
@@ -150,7 +151,7 @@ class Program(GroupProgram):
     # -- compression ---------------------------------------------------------------------------------------
 
     def forward(self, source: Any, run: GroupRun) -> dict[tuple[str, str], PortValue]:
-        if self._target.memory is not None:
+        if self._on_device:
             return self._forward_on_device(source, run)
         if not isinstance(source, Chunked):
             most = np.full(run.chunks, self._most(run), np.int64)
@@ -215,7 +216,7 @@ class Program(GroupProgram):
         value = values[self._out]
         if not isinstance(value, Chunked):
             raise ArchiveError(f"stage {self._stage.name!r} was given a stream to decode, not a chunked value")
-        if self._target.memory is not None:
+        if self._on_device:
             return self._inverse_on_device(value, run)
         if not self._framed:
             out = run.out if run.out.flags.aligned else np.empty_like(run.out)

@@ -62,7 +62,7 @@ class RunLength(Stage):
                 out[begin:end] = _decode(words, end - begin, dtype)
         return {"in": out}
 
-    def inverse_fusion_spec(self) -> FusionSpec:
+    def random_access_spec(self) -> FusionSpec:
         """SEGMENT_CODEC: a chunk is decoded by itself, and parts of an array without the rest."""
         return FusionSpec(FusionAccess.SEGMENT_CODEC, 1)
 
