@@ -1,10 +1,13 @@
 """The conformance kit on this pack."""
 
+from pathlib import Path
+
 from briquette_conformance import PackConformance
 
 
 class TestConformance(PackConformance):
     pack = "briquette-lc"
+    frozen = Path(__file__).parent / "frozen"
     parameters = {  # noqa: RUF012
         "adaptive-repetition-elimination": [{"word": 2, "levels": "adaptive"}],
         "adaptive-zero-elimination": [{"word": 8, "chunk_bytes": 4096}],
