@@ -34,7 +34,7 @@ _SECONDS: Final = 900
 #: the checks of the quick level that are run: those that could tell; the sanitizers', where nothing before them does
 _CHECKS: Final = (
     *("declaration", "expected groups", "types", "inverse", "state", "role", "cost and room", "identity", "geometries"),
-    *("shapes", "partial spans", "empty and tiny", "damage", "memory"),
+    *("resolved", "shapes", "partial spans", "empty and tiny", "damage", "memory"),
 )
 
 #: what a change is called, what it looks for in a line of code, and what it puts there

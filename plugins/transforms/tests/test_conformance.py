@@ -13,6 +13,6 @@ class TestConformance(PackConformance):
     pack = "briquette-transforms"
     frozen = Path(__file__).parent / "frozen"
     parameters = {  # noqa: RUF012
-        "bit-shuffle": [{"word": 1}, {"word": 2, "chunk_bytes": 4096}, {"word": 8}],
+        "bit-shuffle": [{"word": 0}, {"word": 1}, {"word": 2, "chunk_bytes": 4096}, {"word": 8}],
         "chunk-difference": [{"chunk_bytes": 4096}],
     }

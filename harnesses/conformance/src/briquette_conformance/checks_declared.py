@@ -113,6 +113,8 @@ def _one_direction(stage: Any, direction: Direction) -> None:
         raise Fault(f"{what} names the policy {op.qualified} and the role is UNFUSABLE: nothing will ever run it")
     if spec.access is FusionAccess.SEGMENT_CODEC and len(stage.outputs) > 1:
         raise Fault("a SEGMENT_CODEC has one output: the coded segments")
+    if spec.access is FusionAccess.LAYOUT and not stage.reads_shape:
+        raise Fault("a LAYOUT says where elements go by the array's shape, and reads_shape is not declared")
 
 
 def _lockstep(subject: Subject, types: list[str]) -> None:

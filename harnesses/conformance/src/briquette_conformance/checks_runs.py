@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
 import briquette as bq
 from briquette.declare import FusionAccess
 from briquette.errors import BriquetteError
+from briquette.harness import GroupRun
 from briquette.ports import INTEGER_DTYPES, Chunked
 from briquette.record import RunRecord
 
@@ -163,6 +164,36 @@ def shapes(ctx: Context, subject: Subject) -> Iterator[Proof]:
                         raise Fault(f"{where}: decompression differs: {first_difference(back, again)}")
                     seen.add(place.name)
     yield Proof((ctx.places.reference.name, *sorted(seen)), f"{len(cases)} chains")
+
+
+@check("resolved")
+def resolved(ctx: Context, subject: Subject) -> Iterator[Proof]:
+    """What a head resolves on a device from the data's extent is what prime_fused_forward_state and fused_params make of it."""
+    op, seen, shown = subject.stage.fused_op(), set(), 0
+    if op is None or not op.geometry.get("resolves"):
+        raise NotHere("it declares no geometry resolves=1: what it needs of the data is worked out on the host")
+    for case in (c for c in subject.alone if c.bound is not None):
+        for place in (p for p in ctx.places.kernels if p.target is not None and p.target.dialect == "cuda"):
+            run = case.on(place, "auto")
+            (step,) = run.plan.forward.steps
+            kind = run.plan.types[step.nodes[0]][case.stage.outputs[0]]
+            memory, program = run.memory, cast(Any, run.program(step, "forward"))
+            for name, x in ctx.fields(case, case.chunk + 9):
+                source = x if memory is None else memory.upload(x)
+                out = np.empty(x.size, kind.numpy) if memory is None else memory.empty(x.size, kind.dtype, source)
+                of = run.lengths.stretch((x.size,))
+                made = GroupRun(RunRecord(), x.size, run.plan.chunk, 1, case.bound, out=out, stretch=of)
+                for field, device, host in program.resolved(source, made):
+                    if device != host:
+                        raise Fault(
+                            f"{case}, {name}, {place.name}: parameter {field} is {device.hex()} as the device resolves it, "
+                            f"{host.hex()} by prime_fused_forward_state and fused_params (bytes, the lowest first)"
+                        )
+                shown += 1
+            seen.add(place.name)
+    if not seen:
+        raise NotHere("no place here runs CUDA kernels: the lane emulator needs a host compiler")
+    yield Proof(tuple(sorted(seen)), f"{shown} runs")
 
 
 @check("partial spans")

@@ -46,7 +46,7 @@ def notes_of(ctx: Context) -> list[str]:
 #: the order in which checks run: what is cheap and tells most first, what takes processes of its own last
 _ORDER: Final = (
     *("loads", "presets", "declaration", "pickle", "policy text", "expected groups", "types", "inverse", "state", "role"),
-    *("pieces", "cost and room", "identity", "compiles", "geometries", "shapes", "partial spans", "empty and tiny"),
+    *("pieces", "cost and room", "identity", "compiles", "geometries", "resolved", "shapes", "partial spans", "empty and tiny"),
     *("alignment", "determinism", "16 threads", "archive and TOML", "fresh process", "damage", "races", "memory"),
     *("GPU compiler", "GPU sanitizer", "speed", "two packs together", "frozen archives", "wheel"),
 )

@@ -17,6 +17,7 @@ from briquette.bounds import Extent
 from briquette.errors import ArchiveError
 from briquette.graph import NodePort
 from briquette.harness import Direction, GroupProgram, GroupRun, Member, Overflow
+from briquette.params import C_TYPES
 from briquette.ports import Chunked, PortValue, itemsize
 from briquette.record import Bound, RunRecord
 from briquette.stage import PrimeContext
@@ -131,6 +132,24 @@ class CudaProgram(GroupProgram):
             found[self._parts.side] = Placed(sizes, work.side.words, blocks)
         if self._parts.tiles_sink is not None:
             found[self._parts.tiles_sink] = self._tiles(work, at.tiles_room)
+        return found
+
+    def resolved(self, source: Any, run: GroupRun) -> list[tuple[str, bytes, bytes]]:
+        """Compress; return of each of the head's parameters its name, and its bytes as the device and as the host resolve it."""
+        head, session = self._parts.head, self._target.session(source)
+        assert head is not None
+        assert head.op.params is not None
+        with session.current():
+            work = self.enqueue(session, source, run)
+            made = session.peek(work.at(0) + PARAMS_AT, self._parts.param_bytes)
+            work.heads[:] = [session.peek(work.control.pointer, 8 * HEAD)]
+        self._state(work)
+        expected = self._parts.param_block(run.record, run.stretch)
+        first, found = self._parts.offsets[self._parts.members.index(head)], []
+        for (name, kind), offset in zip(head.op.params.fields, head.op.params.offsets, strict=True):
+            begin = first + offset
+            end = begin + C_TYPES[kind][2]
+            found.append((name, made[begin:end], expected[begin:end]))
         return found
 
     # -- compression ---------------------------------------------------------------------------------------

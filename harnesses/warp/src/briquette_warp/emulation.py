@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,13 @@ class _OnHost(GroupProgram):
     def __init__(self, program: GroupProgram) -> None:
         self._program = program
         self.primes = program.primes
+
+    def resolved(self, source: NDArray[Any], run: GroupRun) -> list[tuple[str, bytes, bytes]]:
+        """Return what `CudaProgram.resolved` does."""
+        found: list[tuple[str, bytes, bytes]] = cast(Any, self._program).resolved(
+            HostArray(source), replace(run, out=HostArray(run.out))
+        )
+        return found
 
     def forward(self, source: NDArray[Any], run: GroupRun) -> dict[NodePort, PortValue]:
         placed = HostArray(source if source.flags.aligned else source.copy())
