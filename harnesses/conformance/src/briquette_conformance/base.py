@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 from briquette.errors import BriquetteError
 
 from .cases import Case, Subject
-from .data import Array, constant, ragged, smooth, special
+from .data import Array, constant, is_float, ragged, smooth, sown, special
 from .report import Fault, NotHere
 from .ways import Places, Run, forward
 
@@ -73,6 +73,9 @@ class Context:
             x = make(n, case.dtype)
             x.flags.writeable = False
             yield name, x
+        missing = [v for s in case.stages for v in s.missing_values()]
+        if missing and is_float(case.dtype):
+            yield "missing values", sown(smooth(n, case.dtype), missing)
         if self.options.inputs is not None and case.alone:
             for i, x in enumerate(self.options.inputs(case.stage.name, case.dtype)):
                 yield f"the pack's own input {i}", x.reshape(-1)

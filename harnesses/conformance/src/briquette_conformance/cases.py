@@ -254,7 +254,9 @@ def _of_other_bounds(cases: Sequence[Case]) -> Iterator[Case]:
             continue
         width = 8 * PortType(case.dtype).itemsize
         absolute = (0.4, 2.0 ** (width - 3), 2.0 ** (width - 1), 2.0**width) if case.dtype in INTEGER_DTYPES else (1e-9, 1e4)
-        others = {"abs": absolute, "rel": (1e-9, 0.9), "pwrel": (1e-6, 0.9)}[case.bound.mode]
+        if case.dtype == "float64":
+            absolute = (*absolute, 5e-324)  # which no step divides
+        others = {"abs": absolute, "rel": (1e-9, 0.9), "pwrel": (1e-9 if width == 64 else 1e-6, 0.9)}[case.bound.mode]
         yield from (Case(case.stages, case.dtype, Bound(eb, case.bound.mode)) for eb in others)
 
 

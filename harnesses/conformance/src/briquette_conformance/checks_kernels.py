@@ -42,8 +42,7 @@ def _case(ctx: Context, subject: Subject) -> Case:
         raise NotHere("the lane emulator needs a host compiler, and there is none")
     if subject.stage.fused_op() is None:
         raise NotHere("the stage has no policy")
-    plan = case.on(place, "auto").plan
-    if not (plan.forward.launches and plan.inverse.launches):
+    if not _runs(case, place):
         raise NotHere(f"{case} runs no kernel of CUDA's form")
     return case
 
@@ -51,6 +50,11 @@ def _case(ctx: Context, subject: Subject) -> Case:
 def _is_whole(case: Case, place: Place) -> bool:
     plan = case.on(place, "auto").plan
     return plan.forward.groups == plan.inverse.groups == (case.graph.order,)
+
+
+def _runs(case: Case, place: Place) -> bool:
+    plan = case.on(place, "auto").plan
+    return bool(plan.forward.launches and plan.inverse.launches)
 
 
 def jobs(ctx: Context, case: Case) -> list[Job]:
@@ -69,7 +73,7 @@ def _sanitized(ctx: Context, subject: Subject, sanitizer: str, what: str) -> Ite
     done = 0
     every = jobs(ctx, case)
     if sanitizer == "address":  # words of another width take other ways through a policy
-        others = [c for c in subject.alone if c.dtype != case.dtype and place is not None and _is_whole(c, place)]
+        others = [c for c in subject.alone if c.dtype != case.dtype and place is not None and _runs(c, place)]
         every += [job for c in {c.dtype: c for c in reversed(others)}.values() for job in jobs(ctx, c)[:1]]
     for job, said in run_jobs(sanitizer, every):
         if said:

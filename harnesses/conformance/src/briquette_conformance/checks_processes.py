@@ -70,7 +70,7 @@ def damage(ctx: Context, subject: Subject) -> Iterator[Proof]:
     """Mutated payloads with checksums made right are refused as damaged, or decode, alike on every target; nothing crashes."""
     targets = ["numpy", *(p.name for p in ctx.places.kernels if p.name != "emulated")]
     files, tasks, cases = {}, [], []
-    count = 600 if ctx.full else 60
+    count = 1500 if ctx.full else 250
     for i, case in enumerate(_cases(subject)):
         _, blob, _, _ = _archived(ctx, case)
         if Archive.open(blob).header.raw:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -97,6 +98,15 @@ def _patterns(dtype: str, unsigned: np.dtype[Any]) -> Array:
     found += [(infinity - 1) | 1 << (width - 1), 1, 1 << mantissa, 1 << (width - 1)]
     small = np.array([0.5, -0.5, 1.5, 2.5, 1e-3, 3e4], kind).view(unsigned).tolist()
     return np.array([*found, *small], unsigned)
+
+
+def sown(x: Array, values: Sequence[float]) -> Array:
+    """Return `x` with each of some values here and there: alone, and in a run."""
+    rng = np.random.default_rng(SEED + x.size)
+    for value in values:
+        for at in rng.integers(0, max(x.size, 1), 2 + x.size // 200):
+            x[at : at + int(rng.choice([1, 9, 60]))] = value
+    return x
 
 
 def ties(n: int, dtype: str, step: float) -> Array:

@@ -25,6 +25,7 @@ import numpy as np
 import briquette as bq
 from briquette import discovery
 from briquette.errors import ArchiveError
+from briquette.executor import Executable
 from briquette.ports import Chunked
 from briquette.record import Bound
 from briquette.target import Target
@@ -218,15 +219,22 @@ def _difference(job: Job, host: Target | None, damaged: bool) -> str:
     """Return where a job's kernels, emulated or (host None) on a GPU, differ from the NumPy forms."""
     installed = {h.name: h for h in discovery.registry().harnesses()}
     if host is None:
-        place = Place("cuda", discovery.registry().target("cuda"), installed)
+        places = [Place("cuda", discovery.registry().target("cuda"), installed)]
     else:
         emulated = {name: EmulatedHarness(h, job.geometry) for name, h in installed.items()}
-        place = Place("emulated", EmulatedTarget(host), emulated)
+        places = [Place("emulated", EmulatedTarget(host), emulated)]
+        if damaged:  # policies may have a form of their own for the host
+            places.append(Place(host.name, host, installed))
     pipe = bq.Pipeline.from_toml(job.toml)
-    reference, run = (
-        Place("numpy", None).executable(pipe.graph, job.dtype, "off"),
-        place.executable(pipe.graph, job.dtype, "auto"),
-    )
+    reference = Place("numpy", None).executable(pipe.graph, job.dtype, "off")
+    for place in places:
+        said = _compared(job, reference, place.executable(pipe.graph, job.dtype, "auto"), damaged)
+        if said:
+            return said
+    return ""
+
+
+def _compared(job: Job, reference: Executable, run: Executable, damaged: bool) -> str:
     bound = None if job.eb is None else Bound(job.eb, job.mode)
     for n in job.sizes:
         for x in (special(n, job.dtype), ragged(n, job.dtype)):
