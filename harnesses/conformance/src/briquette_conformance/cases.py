@@ -248,7 +248,7 @@ def _find_cases(subject: Subject, partners: list[tuple[str, Stage]], judge: Plac
 
 
 def _of_other_bounds(cases: Sequence[Case]) -> Iterator[Case]:
-    """Yield the cases that have a bound again, under bounds far below and above what the type holds."""
+    """Yield the cases that have a bound again, in every mode, and far below and above what the type holds."""
     for case in cases:
         if case.bound is None:
             continue
@@ -256,8 +256,10 @@ def _of_other_bounds(cases: Sequence[Case]) -> Iterator[Case]:
         absolute = (0.4, 2.0 ** (width - 3), 2.0 ** (width - 1), 2.0**width) if case.dtype in INTEGER_DTYPES else (1e-9, 1e4)
         if case.dtype == "float64":
             absolute = (*absolute, 5e-324)  # which no step divides
-        others = {"abs": absolute, "rel": (1e-9, 0.9), "pwrel": (1e-9 if width == 64 else 1e-6, 0.9)}[case.bound.mode]
-        yield from (Case(case.stages, case.dtype, Bound(eb, case.bound.mode)) for eb in others)
+        others = {"abs": absolute, "rel": (1e-9, 0.9), "pwrel": (1e-12 if width == 64 else 1e-6, 0.9)}
+        for mode in (m for m in others if all(m in s.bound_modes for s in case.stages if is_head(s))):
+            usual = () if mode == case.bound.mode else (1e-3,)
+            yield from (Case(case.stages, case.dtype, Bound(eb, mode)) for eb in (*usual, *others[mode]))
 
 
 def _few(accepted: Sequence[str], narrow: bool) -> list[str]:

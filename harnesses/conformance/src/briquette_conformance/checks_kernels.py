@@ -40,8 +40,6 @@ def _case(ctx: Context, subject: Subject) -> Case:
     place = ctx.places.get("emulated")
     if place is None:
         raise NotHere("the lane emulator needs a host compiler, and there is none")
-    if subject.stage.fused_op() is None:
-        raise NotHere("the stage has no policy")
     if not _runs(case, place):
         raise NotHere(f"{case} runs no kernel of CUDA's form")
     return case
@@ -237,7 +235,7 @@ def gpu_sanitizer(ctx: Context, subject: Subject) -> Iterator[Proof]:
     if place is None:
         raise NotHere(f"no GPU: {ctx.places.missing.get('cuda', 'the target cuda is not installed')}")
     case = main_case(subject)
-    if subject.stage.fused_op() is None or not case.on(place, "auto").plan.forward.launches:
+    if not _runs(case, place):
         raise NotHere(f"{case} runs no kernel on a GPU")
     whole = next((c for c in subject.cases if not c.alone and _is_whole(c, place)), case)
     each = [replace(job, geometry=None) for job in jobs(ctx, whole)[:1]]

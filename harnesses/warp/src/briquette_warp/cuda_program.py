@@ -17,7 +17,7 @@ from briquette.bounds import Extent
 from briquette.errors import ArchiveError
 from briquette.graph import NodePort
 from briquette.harness import Direction, GroupProgram, GroupRun, Member, Overflow
-from briquette.params import C_TYPES
+from briquette.params import C_TYPES, Scalar
 from briquette.ports import Chunked, PortValue, itemsize
 from briquette.record import Bound, RunRecord
 from briquette.stage import PrimeContext
@@ -134,8 +134,8 @@ class CudaProgram(GroupProgram):
             found[self._parts.tiles_sink] = self._tiles(work, at.tiles_room)
         return found
 
-    def resolved(self, source: Any, run: GroupRun) -> list[tuple[str, bytes, bytes]]:
-        """Compress; return of each of the head's parameters its name, and its bytes as the device and as the host resolve it."""
+    def resolved(self, source: Any, run: GroupRun) -> list[tuple[str, Scalar, Scalar]]:
+        """Compress; return of each of the head's parameters its name, and its value as the device and as the host resolve it."""
         head, session = self._parts.head, self._target.session(source)
         assert head is not None
         assert head.op.params is not None
@@ -147,9 +147,8 @@ class CudaProgram(GroupProgram):
         expected = self._parts.param_block(run.record, run.stretch)
         first, found = self._parts.offsets[self._parts.members.index(head)], []
         for (name, kind), offset in zip(head.op.params.fields, head.op.params.offsets, strict=True):
-            begin = first + offset
-            end = begin + C_TYPES[kind][2]
-            found.append((name, made[begin:end], expected[begin:end]))
+            one, other = (struct.unpack_from("<" + C_TYPES[kind][1], block, first + offset)[0] for block in (made, expected))
+            found.append((name, one, other))
         return found
 
     # -- compression ---------------------------------------------------------------------------------------

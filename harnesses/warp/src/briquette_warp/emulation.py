@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from briquette.errors import PipelineError
 from briquette.graph import NodePort
 from briquette.harness import Direction, Geometry, GroupProgram, GroupRun, Harness, Member
+from briquette.params import Scalar
 from briquette.ports import PortValue
 from briquette.target import KernelSource, Module, Target
 
@@ -84,9 +85,9 @@ class _OnHost(GroupProgram):
         self._program = program
         self.primes = program.primes
 
-    def resolved(self, source: NDArray[Any], run: GroupRun) -> list[tuple[str, bytes, bytes]]:
+    def resolved(self, source: NDArray[Any], run: GroupRun) -> list[tuple[str, Scalar, Scalar]]:
         """Return what `CudaProgram.resolved` does."""
-        found: list[tuple[str, bytes, bytes]] = cast(Any, self._program).resolved(
+        found: list[tuple[str, Scalar, Scalar]] = cast(Any, self._program).resolved(
             HostArray(source), replace(run, out=HostArray(run.out))
         )
         return found
