@@ -25,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -245,24 +246,41 @@ def look(mutant: Mutant, stages: Sequence[str], level: str) -> dict[str, Any]:
     return {"outcome": outcome, "check": first["check"], "said": first["detail"][:300], "seconds": seconds}
 
 
+def _place(row: dict[str, Any]) -> tuple[str, str, str]:
+    return row["file"], row["old"].strip(), row["new"].strip()
+
+
+@lru_cache(maxsize=1)
+def equivalent() -> dict[tuple[str, str, str], str]:
+    """Return the mutants known to behave as the original does, with the reason."""
+    from briquette import _toml
+
+    text = Path(__file__).with_name("equivalent_mutants.toml").read_text(encoding="utf-8")
+    return {_place(each): each["why"] for each in _toml.loads(text)["mutant"]}
+
+
 def summary(path: Path) -> None:
     """Print what a run found."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     live = [r for r in rows if r["outcome"] != "stillborn"]
     caught = [r for r in live if r["outcome"] == "caught"]
-    print(f"{len(rows)} mutants, {len(rows) - len(live)} do not compile; of {len(live)}, {len(caught)} caught", end="")
-    print(f" ({100 * len(caught) / max(len(live), 1):.1f} %)")
+    same = [r for r in live if r["outcome"] == "survived" and _place(r) in equivalent()]
+    print(f"{len(rows)} mutants, {len(rows) - len(live)} do not compile, {len(same)} behave as the original; ", end="")
+    left = len(live) - len(same)
+    print(f"of the other {left}, {len(caught)} caught ({100 * len(caught) / max(left, 1):.1f} %)")
     for kind, count in Counter(r["kind"] for r in live).most_common():
         print(f"  {kind}: {sum(r['kind'] == kind for r in caught)} of {count}")
     for check, count in Counter(r["check"] for r in caught).most_common():
         print(f"  by {check}: {count}")
     for r in live:
         if r["outcome"] == "survived":
-            print(f"survived: {Mutant(**{k: r[k] for k in Mutant.__dataclass_fields__}).name}")
+            why = equivalent().get(_place(r))
+            name = Mutant(**{k: r[k] for k in Mutant.__dataclass_fields__}).name
+            print(f"the same: {name}: {why}" if why else f"survived: {name}")
 
 
 def main() -> int:
-    """Make mutants and have the kit look at them; exit status 1 where less than 95 % were caught."""
+    """Make mutants and have the kit look at them; exit status 1 where less than 95 % of those that differ were caught."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--count", type=int, default=240)
@@ -281,7 +299,7 @@ def main() -> int:
         run(given)
     summary(given.results)
     rows = [json.loads(line) for line in given.results.read_text(encoding="utf-8").splitlines()]
-    live = [r["outcome"] == "caught" for r in rows if r["outcome"] != "stillborn"]
+    live = [r["outcome"] == "caught" for r in rows if r["outcome"] != "stillborn" and _place(r) not in equivalent()]
     return 0 if live and sum(live) >= 0.95 * len(live) else 1
 
 

@@ -157,7 +157,10 @@ def test_kernels_of_chains_with_a_selector_stay_in_registers(nvrtc_python: Path,
 
 @pytest.mark.thorough
 def test_kernels_on_chunks_stay_in_registers(nvrtc_python: Path, repo_root: Path) -> None:
-    """Four blocks of 256 lanes share a multiprocessor's registers and its shared memory."""
+    """Five blocks of 256 lanes share a multiprocessor's registers, and at least four its shared memory; some ten values spill.
+
+    Measured: with 64 registers nothing spills, and kernels on 32-bit elements take 3 to 10 % longer (docs/benchmarks.md).
+    """
     script = repo_root / "tests" / "nvrtc" / "chunk_usage.py"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     command = [str(nvrtc_python), str(script), *ARCHITECTURES]
@@ -166,8 +169,9 @@ def test_kernels_on_chunks_stay_in_registers(nvrtc_python: Path, repo_root: Path
     found = [u for u in json.loads(done.stdout) if u["kernel"] in ("briquette_forward", "briquette_inverse")]
     assert len(found) >= 4 * 2 * len(ARCHITECTURES)
     for usage in found:
-        assert usage["spill_stores"] + usage["spill_loads"] == 0, usage
-        assert usage["registers"] <= 64, usage
+        spilled = usage["spill_stores"] + usage["spill_loads"]
+        assert spilled <= (512 if "pwrel" in usage["chain"] else 160 if "32" in usage["chain"] else 0), usage
+        assert usage["registers"] <= 48, usage
         assert usage["shared"] + 32768 + 1024 <= 57 * 1024, usage  # of 228 KiB
 
 
