@@ -276,7 +276,7 @@ FAULTS = (
             ),
         ),
         "declaration",
-        r"the inverse policy is eligible for int64, the forward one for int32 only",
+        r"the inverse policy is eligible for int64, uint16, the forward one for int32 only",
     ),
     Fault(
         "entry point that raises",
