@@ -17,9 +17,9 @@ PACK = HERE / "toychunks"
 sys.path.insert(0, str(HERE))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The module of the toy stages; the registry of this process knows them."""
+    """The module of the toy stages; the registry of this process knows them until the module's last test."""
     site = tmp_path_factory.mktemp("toychunks")
     info = site / "toychunks-0.1.dist-info"
     info.mkdir()

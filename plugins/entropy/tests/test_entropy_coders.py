@@ -64,10 +64,9 @@ def test_the_plan_says_that_it_is_a_barrier_with_a_kernel_of_its_own(coder: str)
     assert plan.forward.launches == plan.inverse.launches == 2
     assert not plan.forward.transfers
     assert plan.forward.elided == (("linear-quantizer", "codes"),)
-    (why,) = plan.forward.reasons
-    assert why.reason == f"{coder} declares no role: UNFUSABLE, a barrier"
-    (why,) = plan.inverse.reasons
-    assert why.reason == f"{coder} declares a kernel of its own (staged_kernel) and no policy"
+    for direction in (plan.forward, plan.inverse):
+        (why,) = direction.reasons
+        assert why.reason == f"{coder} declares no role: UNFUSABLE, a barrier"
     assert f"kernel of its own (the stage): {coder}" in plan.explain()
     assert plan.random_access
 

@@ -15,6 +15,8 @@ from briquette_target_cuda.target import CudaMemory, Session
 
 SIZES = [0, 1, staging.SMALL, staging.SMALL + 1, (1 << 18) + 3, (1 << 20) - 1, 5 * (1 << 20) + 77, 9 * staging.SLOT + 5]
 STREAM = 1
+#: bytes of memory that is not kept for the next run
+LARGE = 3 << 20
 
 
 @pytest.fixture(autouse=True)
@@ -124,12 +126,12 @@ def test_memory_is_freed_in_order_with_and_without_pools(stand_in: Callable[...,
     made = stand_in(pools=pools)
     session = Session(0, STREAM)
     with session.current():
-        kept, gone = session.array(5000, "uint8"), session.array(5000, "uint8")
-        session.zero(gone.pointer, 5000)
-        session.copy(kept.pointer, gone.pointer, 5000)
-        session.zero(gone.pointer, 5000)
+        kept, gone = session.array(LARGE, "uint8"), session.array(LARGE, "uint8")
+        session.zero(gone.pointer, LARGE)
+        session.copy(kept.pointer, gone.pointer, LARGE)
+        session.zero(gone.pointer, LARGE)
         del gone
-        assert session.read(kept.pointer, np.ones(5000, np.uint8)).sum() == 0
+        assert session.read(kept.pointer, np.ones(LARGE, np.uint8)).sum() == 0
     assert made.log.count("alloc") == (0 if pools else 2)
     assert len(made.live) == 1
 

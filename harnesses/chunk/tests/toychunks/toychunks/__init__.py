@@ -9,10 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from briquette.declare import FusedOp, FusionAccess, FusionSpec
-from briquette.errors import ArchiveError
+from briquette.errors import ArchiveError, PipelineError
 from briquette.params import ParamStruct, Scalar
 from briquette.ports import Chunked, PortType, PortValue
 from briquette.stage import Scope, Stage
+
+
+def _stream(given: PortType) -> PortType:
+    if given.layout == "chunked":
+        raise PipelineError("toys take a stream, not a chunked value")
+    return given
 
 
 def _pieces(nbytes: int, chunk: int) -> list[slice]:
@@ -29,7 +35,7 @@ class Turn(Stage):
     name: ClassVar[str] = "toy-turn"
 
     def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
-        return {"out": inputs["in"]}
+        return {"out": _stream(inputs["in"])}
 
     def forward(self, inputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         data: Any = np.ascontiguousarray(np.asarray(inputs["in"])).view(np.uint8)
@@ -65,7 +71,7 @@ class Trim(Stage):
     name: ClassVar[str] = "toy-trim"
 
     def output_types(self, inputs: Mapping[str, PortType]) -> Mapping[str, PortType]:
-        return {"out": PortType(inputs["in"].dtype, "chunked")}
+        return {"out": PortType(_stream(inputs["in"]).dtype, "chunked")}
 
     def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
         return -(-chunk * types["in"].numpy.itemsize // 4)
