@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import struct
 from typing import Any
 
 import numpy as np
@@ -148,18 +149,35 @@ def test_memory_stays_flat_and_errors_do_not_stick() -> None:
     assert free - driver.cuMemGetInfo()[1] < 64 << 20
 
 
+def coded(preset: str, x: np.ndarray[Any, Any]) -> bytes:
+    """Return the archive of a field with values kept aside, or of integers where the preset takes no bound."""
+    if any(stage.needs_bound for stage in bq.Pipeline.from_preset(preset).graph.nodes.values()):
+        x[np.random.default_rng().random(x.size) < 0.05] = np.nan
+        x[5000:9000] = np.inf
+        blob = bytes(bq.compress(x, 1e-3, "rel", pipeline=preset, target="numpy"))
+    else:
+        blob = bytes(bq.compress(np.round(x).astype(np.int32), pipeline=preset, target="numpy"))
+    assert not bq.info(blob)["raw"]
+    return blob
+
+
+@pytest.mark.parametrize("preset", discovery.registry().presets())
+def test_truncated_archives_are_refused(preset: str) -> None:
+    blob = coded(preset, walk(20_000))
+    for n in [*range(0, len(blob), 13), *range(len(blob) - 40, len(blob))]:
+        with pytest.raises(BriquetteError):
+            bq.decompress(blob[:n], target="cuda")
+        if n > 60:
+            cut = bytearray(blob[:n])
+            struct.pack_into("<QI", cut, 24, n, min(48 + int.from_bytes(cut[32:36], "little"), n) - 48)
+            with pytest.raises(BriquetteError):
+                bq.decompress(bytes(reseal(cut)), target="cuda")
+
+
 @pytest.mark.parametrize("preset", discovery.registry().presets())
 def test_mutants_are_errors_or_arrays_and_agree_with_the_reference(preset: str) -> None:
     rng = np.random.default_rng()
-    x = walk(20_000)
-    bound: tuple[Any, ...] = (1e-3, "rel")
-    if any(stage.needs_bound for stage in bq.Pipeline.from_preset(preset).graph.nodes.values()):
-        x[rng.random(x.size) < 0.05] = np.nan
-        x[5000:9000] = np.inf
-    else:
-        bound, x = (), np.round(x).astype(np.int32)
-    blob = bytes(bq.compress(x, *bound, pipeline=preset, target="numpy"))
-    assert not bq.info(blob)["raw"]
+    blob = coded(preset, walk(20_000))
     head = bq.info(blob)["header_bytes"]
     refused = decoded = 0
     for _ in range(1500):

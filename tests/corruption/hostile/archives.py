@@ -16,13 +16,13 @@ from briquette.pipeline import Pipeline
 #: those that end in a coder of segments
 SEGMENTED: Final = ("fast", "planes", "zigzag", "adaptive")
 #: those whose codes are laid out in another order than the array's
-LAID: Final = ("tiled", "tiled-outlier")
+LAID: Final = ("tiled", "tiled-outlier", "tiled-fixed")
 #: presets of the chunk-cooperative harness: with a side stream, and without
 ASIDE: Final = ("leading-bits", "leading-repeats", "packed-chunks", "packed-widths")
 WHOLE: Final = ("chunked", "repeated-planes", "lossless")
 #: those with the values kept aside in a stream as core writes it
 SIDED: Final = (*SEGMENTED, *LAID, *ASIDE)
-EVERY: Final = (*SEGMENTED, *LAID, "archive", *ASIDE, *WHOLE)
+EVERY: Final = (*SEGMENTED, *LAID, "archive", "masked", *ASIDE, *WHOLE)
 #: what the presets leave out: other spans, narrow codes for both dtypes, wide ones for float32
 OTHERS: Final = {
     "narrow": ("linear-quantizer:code_type=int16", "lorenzo-1d:region=64", "zigzag", "plain-rate:segment=64"),
