@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from cuda_stand_in import Driver, Kernels
 
 import briquette as bq
 from briquette import discovery
+from briquette.archive.tools import reseal
 from briquette_target_cuda import driver as target_driver
 from briquette_target_cuda.arrays import DeviceArray, spares_of
 from briquette_target_cuda.target import CudaMemory, Session
@@ -284,3 +286,23 @@ def test_a_run_leaves_nothing_to_the_garbage_collector(stand_in: Callable[..., D
         gc.garbage.clear()
         gc.enable()
     assert not [kind for kind in found if kind.__module__.startswith("briquette")]  # the stand-in makes types of its own
+
+
+@pytest.mark.parametrize("preset", discovery.registry().presets())
+def test_truncated_archives_are_refused_before_anything_is_launched(stand_in: Callable[..., Driver], preset: str) -> None:
+    made = stand_in()
+    pipe, x = bq.Pipeline.from_preset(preset), field(9000)
+    if not any(stage.needs_bound for stage in pipe.graph.nodes.values()):
+        x = np.arange(9000, dtype=np.float32)
+        data = bytes(pipe.compress(x, target="numpy"))
+    else:
+        data = bytes(pipe.compress(x, 1e-3, target="numpy"))
+    for n in [*range(0, len(data), 11), *range(len(data) - 40, len(data))]:
+        cut = bytearray(data[:n])
+        if n > 60:  # one that states its length, and whose checksums are right
+            struct.pack_into("<QI", cut, 24, n, min(48 + int.from_bytes(cut[32:36], "little"), n) - 48)
+            cut = bytearray(reseal(cut))
+        for short in (data[:n], bytes(cut)):
+            with pytest.raises(bq.BriquetteError):
+                bq.decompress(short, target="cuda", fusion="auto")
+    assert not [name for name in made.log if name.startswith("briquette_")]
