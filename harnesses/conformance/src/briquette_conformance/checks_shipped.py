@@ -79,13 +79,20 @@ def frozen(ctx: Context) -> Iterator[Proof]:
     """Archives that earlier releases wrote decode to what they held, on every target."""
     folder = ctx.options.frozen
     if folder is None:
-        raise NotHere("the pack names no folder of archives that its releases wrote (frozen=)")
+        raise NotHere("no folder of archives that the pack's releases wrote is named (frozen= of its test class, or --frozen)")
     files = sorted(folder.glob("*.brq"))
     if not files:
         raise Fault(f"{folder} holds no archive (*.brq)")
     targets = ["numpy", *(p.name for p in ctx.places.kernels if p.name != "emulated")]
+    held: set[str] = set()
     for path in files:
+        if not path.with_suffix(".npy").exists():
+            raise Fault(f"{path.name} has no {path.stem}.npy beside it, the array that it decodes to")
         expected = np.load(path.with_suffix(".npy"))
+        try:
+            held |= {each["stage"] for each in bq.info(path.read_bytes())["stages"]}
+        except BriquetteError as exc:
+            raise Fault(f"{path.name}: {exc}") from exc
         for target in targets:
             try:
                 found = bq.decompress(path.read_bytes(), target=target)
@@ -93,7 +100,11 @@ def frozen(ctx: Context) -> Iterator[Proof]:
                 raise Fault(f"{path.name} on {target}: {exc}") from exc
             if found.shape != expected.shape or not same(found, expected):
                 raise Fault(f"{path.name} on {target} decodes to other values: {first_difference(expected, found)}")
-    yield Proof(tuple(targets), f"{len(files)} archives")
+    mine = sorted({s.stage.name for s in ctx.subjects if f"{ctx.pack}:{s.stage.name}" in held})
+    if not mine:
+        looked_at = ", ".join(dict.fromkeys(s.stage.name for s in ctx.subjects))
+        raise Fault(f"none of the {len(files)} archives in {folder} holds {looked_at}; --freeze writes those that are not there")
+    yield Proof(tuple(targets), f"{len(files)} archives, of {', '.join(mine)}")
 
 
 @check("two packs together", per_stage=False)

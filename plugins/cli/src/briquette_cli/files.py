@@ -145,7 +145,7 @@ def check_output(output: Path, *inputs: Path, force: bool) -> None:
         if os.path.samefile(path, output):
             raise UsageError(f"the output {output} is the input; name another file with -o")
     if output.is_file() and not force:
-        raise UsageError(f"the output {output} exists; --force replaces it")
+        raise UsageError(f"the output {output} exists; name another one with -o, or --force replaces it")
 
 
 @contextlib.contextmanager
