@@ -80,9 +80,9 @@ class Context:
             for i, x in enumerate(self.options.inputs(case.stage.name, case.dtype)):
                 yield f"the pack's own input {i}", x.reshape(-1)
 
-    def reference(self, case: Case, x: Array, bound: Any = None) -> Run:
-        """Return what the NumPy reference, stage by stage, makes of `x`."""
-        return forward(case.on(self.places.reference, "off"), x, case.bound if bound is None else bound)
+    def reference(self, case: Case, x: Array, bound: Any = None, shape: tuple[int, ...] | None = None) -> Run:
+        """Return what the NumPy reference, stage by stage, makes of `x`, the elements of an array of `shape` (default: 1-D)."""
+        return forward(case.on(self.places.reference, "off"), x, case.bound if bound is None else bound, shape=shape)
 
 
 CheckFunction = Callable[[Context, Subject], Iterator[Proof]]

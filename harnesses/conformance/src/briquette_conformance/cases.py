@@ -64,6 +64,11 @@ class Case:
         return bq.chain(*(type(s).from_parameters(s.parameters()) for s in self.stages)).graph
 
     @property
+    def bound_given(self) -> dict[str, Any]:
+        """The bound as arguments of `briquette.compress`."""
+        return {} if self.bound is None else {"eb": self.bound.eb, "mode": self.bound.mode}
+
+    @property
     def stage(self) -> Stage:
         return self.stages[self.about]
 
@@ -123,6 +128,12 @@ class Subject:
     def main(self) -> Case | None:
         """The case that speaks for the stage: alone where it can be, of the first type."""
         return next(iter(self.alone), None) or next(iter(self.cases), None)
+
+    @property
+    def alone_and_joined(self) -> tuple[Case, ...]:
+        """That case, and the first chain where it is another one."""
+        joined = next((c for c in self.cases if not c.alone), None)
+        return tuple(dict.fromkeys(c for c in (self.main, joined) if c is not None))
 
 
 def is_head(stage: Stage) -> bool:
@@ -217,7 +228,7 @@ def _find_cases(subject: Subject, partners: list[tuple[str, Stage]], judge: Plac
     stage, access = subject.stage, subject.stage.fusion_spec().access
     accepted = [d for d in DTYPES if d in STREAM_DTYPES and takes(stage, d) is not None]
     own = subject.origin.distribution
-    roles: dict[str, list[Stage]] = {"head": [], "between": [], "region": [], "selector": [], "coder": []}
+    roles: dict[str, list[Stage]] = {"head": [], "region": [], "selector": [], "coder": []}
     for _, other in sorted(partners, key=lambda p: (p[0] == own, p[0], p[1].name)):
         kind = other.fusion_spec().access
         if type(other) is type(stage):

@@ -49,10 +49,10 @@ def judge(case: Case, x: Array, y: Array, made: Run, what: str) -> None:
         )
 
 
-def there_and_back(ctx: Context, case: Case, x: Array, what: str) -> tuple[Run, Array]:
+def there_and_back(ctx: Context, case: Case, x: Array, what: str, shape: tuple[int, ...] | None = None) -> tuple[Run, Array]:
     """Run the reference forward, and back with stages made anew from parameters and state."""
-    made = ctx.reference(case, x)
-    back = inverse(case.on(ctx.places.reference, "off", fresh=True), made, x)
+    made = ctx.reference(case, x, shape=shape)
+    back = inverse(case.on(ctx.places.reference, "off", fresh=True), made, x, shape=shape)
     judge(case, x, back, made, what)
     return made, back
 

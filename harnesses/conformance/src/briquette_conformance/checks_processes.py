@@ -27,16 +27,14 @@ def _archived(ctx: Context, case: Case) -> tuple[Any, bytes, str, str]:
     pipe = bq.chain(*case.stages)
     # coded, not raw: a field with much to save, and parts that have little
     x = np.concatenate([smooth(2 * case.chunk, case.dtype), ragged(case.chunk // 3 + 5, case.dtype)])
-    bound: dict[str, Any] = {} if case.bound is None else {"eb": case.bound.eb, "mode": case.bound.mode}
-    blob = bytes(bq.compress(x, pipeline=pipe, target="numpy", **bound))
+    blob = bytes(bq.compress(x, pipeline=pipe, target="numpy", **case.bound_given))
     back = hashlib.sha256(np.ascontiguousarray(bq.decompress(blob, target="numpy")).tobytes()).hexdigest()
     return x, blob, back, pipe.to_toml()
 
 
-def _cases(subject: Subject) -> list[Case]:
+def _cases(subject: Subject) -> tuple[Case, ...]:
     main_case(subject)
-    joined = [c for c in subject.cases if not c.alone]
-    return list({id(c): c for c in (subject.main, *joined[:1]) if c is not None}.values())
+    return subject.alone_and_joined
 
 
 @check("fresh process")

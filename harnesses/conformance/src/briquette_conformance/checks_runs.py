@@ -10,7 +10,6 @@ from typing import Any, Final, cast
 import numpy as np
 
 import briquette as bq
-from briquette.declare import FusionAccess
 from briquette.errors import BriquetteError
 from briquette.harness import GroupRun
 from briquette.ports import INTEGER_DTYPES, Chunked
@@ -43,14 +42,22 @@ def _runs_kernels(case: Case, place: Place) -> bool:
     return bool(plan.forward.launches or plan.inverse.launches)
 
 
-def compared(case: Case, x: Array, expected: Run, back: Array, which: Iterable[tuple[Place, str]], what: str) -> set[str]:
-    """Run `x` everywhere and hold it to the reference; return the names of the places."""
+def compared(
+    case: Case,
+    x: Array,
+    expected: Run,
+    back: Array,
+    which: Iterable[tuple[Place, str]],
+    what: str,
+    shape: tuple[int, ...] | None = None,
+) -> set[str]:
+    """Run `x`, the elements of an array of `shape`, everywhere and hold it to the reference; return the names of the places."""
     seen = set()
     for place, fusion in which:
         run, where = case.on(place, fusion), f"{what}, {place.name} with fusion {fusion} against the NumPy reference"
-        made = forward(run, x, case.bound)
+        made = forward(run, x, case.bound, shape=shape)
         same_runs(expected, made, _pointed(case, x, where))
-        again = inverse(run, expected, x)
+        again = inverse(run, expected, x, shape=shape)
         if not same(again, back):
             raise Fault(f"{where}: decompression differs: {first_difference(back, again)}")
         seen.add(place.name)
@@ -145,24 +152,16 @@ def shapes(ctx: Context, subject: Subject) -> Iterator[Proof]:
     seen: set[str] = set()
     cases = [*subject.alone[:1], *[c for c in subject.cases if not c.alone][:1]]
     for case in cases:
-        reads = any(s.reads_shape or s.fusion_spec().access is FusionAccess.LAYOUT for s in case.stages)
+        reads = any(s.reads_shape for s in case.stages)
         for shape in _SHAPES if reads else _SHAPES[:1]:
             for make in (smooth, special):
                 x = make(math.prod(shape), case.dtype)
                 what = f"{case}, shape {shape}"
-                expected = forward(case.on(ctx.places.reference, "off"), x, case.bound, shape=shape)
-                back = inverse(case.on(ctx.places.reference, "off", fresh=True), expected, x, shape=shape)
-                judge(case, x, back, expected, what)
+                expected, back = there_and_back(ctx, case, x, what, shape)
                 if not reads:
                     flat = ctx.reference(case, x)
                     same_runs(flat, expected, f"{what}: the stage does not declare reads_shape, and makes something else of it")
-                for place, fusion in ways(ctx, case):
-                    run, where = case.on(place, fusion), f"{what}, {place.name} with fusion {fusion} against the NumPy reference"
-                    same_runs(expected, forward(run, x, case.bound, shape=shape), where)
-                    again = inverse(run, expected, x, shape=shape)
-                    if not same(again, back):
-                        raise Fault(f"{where}: decompression differs: {first_difference(back, again)}")
-                    seen.add(place.name)
+                seen |= compared(case, x, expected, back, ways(ctx, case), what, shape)
     yield Proof((ctx.places.reference.name, *sorted(seen)), f"{len(cases)} chains")
 
 
@@ -324,12 +323,11 @@ def archive(ctx: Context, subject: Subject) -> Iterator[Proof]:
         if bq.Pipeline.from_toml(text) != pipe:
             raise Fault(f"{case}: the pipeline that TOML builds is another one:\n{text}")
         x = smooth(3 * case.chunk + 21, case.dtype).reshape(3, -1)
-        bound = {} if case.bound is None else {"eb": case.bound.eb, "mode": case.bound.mode}
         blobs: dict[bytes, str] = {}
         where = [("numpy", "off"), ("numpy", "auto")]
         where += [(p.name, f) for p in ctx.places.kernels if p.name != "emulated" for f in ("off", "auto")]
         for target, fusion in where:
-            made = bq.compress_run(x, pipeline=bq.Pipeline.from_toml(text), target=target, fusion=fusion, **bound)  # type: ignore[arg-type]
+            made = bq.compress_run(x, pipeline=bq.Pipeline.from_toml(text), target=target, fusion=fusion, **case.bound_given)
             blobs.setdefault(bytes(made.archive), f"{target} with fusion {fusion}")
             seen.add(target)
         if len(blobs) > 1:

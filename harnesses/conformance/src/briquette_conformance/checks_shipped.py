@@ -88,14 +88,14 @@ def frozen(ctx: Context) -> Iterator[Proof]:
     for path in files:
         if not path.with_suffix(".npy").exists():
             raise Fault(f"{path.name} has no {path.stem}.npy beside it, the array that it decodes to")
-        expected = np.load(path.with_suffix(".npy"))
+        expected, blob = np.load(path.with_suffix(".npy")), path.read_bytes()
         try:
-            held |= {each["stage"] for each in bq.info(path.read_bytes())["stages"]}
+            held |= {each["stage"] for each in bq.info(blob)["stages"]}
         except BriquetteError as exc:
             raise Fault(f"{path.name}: {exc}") from exc
         for target in targets:
             try:
-                found = bq.decompress(path.read_bytes(), target=target)
+                found = bq.decompress(blob, target=target)
             except BriquetteError as exc:
                 raise Fault(f"{path.name} on {target}: {exc}") from exc
             if found.shape != expected.shape or not same(found, expected):

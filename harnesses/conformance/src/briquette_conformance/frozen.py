@@ -11,7 +11,7 @@ import briquette as bq
 from briquette.archive import Archive
 
 from .base import Context
-from .cases import Case, Subject
+from .cases import Case
 from .data import smooth, special
 
 #: elements of an archive: few, for it lies in the pack's repository for ever
@@ -26,24 +26,17 @@ def freeze(ctx: Context, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for subject in ctx.subjects:
-        for number, case in enumerate(_cases(subject)):
+        for number, case in enumerate(subject.alone_and_joined):
             path = folder / f"{subject.stage.name}-{number}.brq"
             if path.exists():
                 continue
-            bound: dict[str, Any] = {} if case.bound is None else {"eb": case.bound.eb, "mode": case.bound.mode}
-            blob = bytes(bq.compress(_field(case), pipeline=bq.chain(*case.stages), target="numpy", **bound))
+            blob = bytes(bq.compress(_field(case), pipeline=bq.chain(*case.stages), target="numpy", **case.bound_given))
             if Archive.open(blob).header.raw:
                 continue
             path.write_bytes(blob)
             np.save(path.with_suffix(".npy"), bq.decompress(blob, target="numpy"))
             written.append(path)
     return written
-
-
-def _cases(subject: Subject) -> list[Case]:
-    """Return the case that speaks for a stage, and a chain that it is joined in."""
-    joined = next((c for c in subject.cases if not c.alone), None)
-    return list(dict.fromkeys(c for c in (subject.main, joined) if c is not None))
 
 
 def _field(case: Case) -> Any:

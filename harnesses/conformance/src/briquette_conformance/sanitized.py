@@ -67,6 +67,10 @@ class Job:
     sizes: tuple[int, ...]
     geometry: int | None = None
 
+    @property
+    def bound(self) -> Bound | None:
+        return None if self.eb is None else Bound(self.eb, self.mode)
+
 
 def run_jobs(sanitizer: str, jobs: Sequence[Job], headers: Mapping[str, str] | None = None) -> Iterator[tuple[Job, str]]:
     """Run jobs in a process of their own; yield each with what the sanitizer, or the comparison, has to say: nothing if clean.
@@ -86,29 +90,12 @@ def run_jobs(sanitizer: str, jobs: Sequence[Job], headers: Mapping[str, str] | N
     waiting = list(jobs)
     while waiting:
         with tempfile.TemporaryDirectory(prefix="briquette-") as folder:
-            path = Path(folder, "jobs.json")
-            told = {"sanitizer": sanitizer, "jobs": [asdict(job) for job in waiting], "headers": dict(headers or {})}
-            path.write_text(json.dumps(told), encoding="utf-8")
-            variables = {
-                **_OPTIONS,
-                "LD_PRELOAD": library,
-                "TMPDIR": folder,
-                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-            }
-            done = subprocess.run(
-                [sys.executable, "-m", __name__, str(path)],
-                env={**os.environ, **variables},
-                text=True,
-                errors="replace",
-                capture_output=True,
-                check=False,
-                timeout=_SECONDS,
-            )
+            variables = {**_OPTIONS, "LD_PRELOAD": library, "TMPDIR": folder}
+            done = _run(folder, {"sanitizer": sanitizer, "headers": dict(headers or {})}, waiting, variables)
         if "unexpected memory mapping" in done.stderr or "failed to intercept" in done.stderr:
             raise NotHere(f"the {sanitizer} sanitizer does not run on this kernel's address layout")
-        finished = [line for line in done.stdout.splitlines() if line.startswith(("clean ", "differs "))]
-        for job, line in zip(waiting, finished, strict=False):
-            yield job, "" if line.startswith("clean ") else line.partition(" ")[2]
+        finished = _answers(done.stdout)
+        yield from zip(waiting, finished, strict=False)
         waiting = waiting[len(finished) :]
         if done.returncode == 0 and not waiting:
             return
@@ -133,31 +120,42 @@ def run_on_gpu(tool: str, jobs: Sequence[Job]) -> str:
     if program is None:
         raise NotHere("compute-sanitizer is not on the PATH; it comes with the CUDA toolkit")
     with tempfile.TemporaryDirectory(prefix="briquette-") as folder:
-        path = Path(folder, "jobs.json")
-        path.write_text(json.dumps({"sanitizer": "", "jobs": [asdict(job) for job in jobs], "headers": {}}), encoding="utf-8")
-        done = subprocess.run(
-            [program, "--tool", tool, "--error-exitcode", "86", sys.executable, "-m", __name__, str(path)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            text=True,
-            errors="replace",
-            capture_output=True,
-            check=False,
-            timeout=_SECONDS,
-        )
-    lines = done.stdout.splitlines()
-    finished = [line for line in lines if line.startswith(("clean ", "differs "))]
-    told = [line.lstrip("= ") for line in lines if line.startswith("=========")]
+        done = _run(folder, {"sanitizer": "", "headers": {}}, jobs, {}, program, "--tool", tool, "--error-exitcode", "86")
+    finished = _answers(done.stdout)
+    told = [line.lstrip("= ") for line in done.stdout.splitlines() if line.startswith("=========")]
     if not finished and any("not supported" in line.lower() or "unable to" in line.lower() for line in told):
         raise NotHere(f"compute-sanitizer does not run here: {told[-1]}")
-    for line in finished:
-        if line.startswith("differs "):
-            return line.partition(" ")[2]
+    if any(finished):
+        return next(filter(None, finished))
     if done.returncode == 0 and len(finished) == len(jobs):
         return ""
     # what it says of an error is one line, then where: as many as it takes to name the kernel
     errors = [i for i, line in enumerate(told) if line and not line.startswith(("COMPUTE-SANITIZER", "ERROR SUMMARY"))]
     said = "; ".join(told[errors[0] : errors[0] + 3]) if errors else (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
     return f"{tool}: {said}"
+
+
+def _run(
+    folder: str, asked: Mapping[str, Any], jobs: Sequence[Job], variables: Mapping[str, str], *under: str
+) -> subprocess.CompletedProcess[str]:
+    """Run jobs in a process of their own, `under` a command where one is given."""
+    path = Path(folder, "jobs.json")
+    path.write_text(json.dumps({**asked, "jobs": [asdict(job) for job in jobs]}), encoding="utf-8")
+    return subprocess.run(
+        [*under, sys.executable, "-m", __name__, str(path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), **variables},
+        text=True,
+        errors="replace",
+        capture_output=True,
+        check=False,
+        timeout=_SECONDS,
+    )
+
+
+def _answers(text: str) -> list[str]:
+    """Return what `main` has printed of each job: nothing where it is clean."""
+    lines = [line for line in text.splitlines() if line.startswith(("clean ", "differs "))]
+    return [line.removeprefix("clean ").removeprefix("differs ") for line in lines]
 
 
 def _library(sanitizer: str) -> str:
@@ -234,16 +232,15 @@ def _difference(job: Job, host: Target | None, damaged: bool) -> str:
         run = place.executable(pipe.graph, job.dtype, "auto")
         said = _compared(job, reference, run, damaged)
         if not said and damaged and place.name != "emulated":  # few elements: most of the words is what is left over
-            bound = None if job.eb is None else Bound(job.eb, job.mode)
             x = smooth(_FEW, job.dtype)
-            said = _damaged(reference, run, forward(reference, x, bound), x, _OF_FEW)
+            said = _damaged(reference, run, forward(reference, x, job.bound), x, _OF_FEW)
         if said:
             return said
     return ""
 
 
 def _compared(job: Job, reference: Executable, run: Executable, damaged: bool) -> str:
-    bound = None if job.eb is None else Bound(job.eb, job.mode)
+    bound = job.bound
     for n in job.sizes:
         for x in (special(n, job.dtype), ragged(n, job.dtype)):
             expected = forward(reference, x, bound)
