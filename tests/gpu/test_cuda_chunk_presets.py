@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -37,13 +36,6 @@ def presets() -> list[str]:
         name: list(p.graph.nodes.values()) for name, p in pipes.items() if any(s.needs_bound for s in p.graph.nodes.values())
     }
     return [name for name, nodes in lossy.items() if any("chunk_bytes" in s.parameter_names() for s in nodes)]
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    seed = time.time_ns() % 2**32
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
 
 
 def field(rng: np.random.Generator, n: int, dtype: str) -> NDArray[Any]:

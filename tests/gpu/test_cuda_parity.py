@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,6 @@ NODES = {
 }
 #: kernels when nothing is fused: a selector, and a coder that keeps its tiles, run as NumPy then
 STAGED = {preset: len(nodes) for preset, nodes in NODES.items()} | {"adaptive": 1}
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    seed = time.time_ns() % 2**32
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
 
 
 def assert_same(x: np.ndarray[Any, Any], eb: float | None, mode: str, pipeline: Any, fill_value: Any = None) -> bytes:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from briquette import discovery
@@ -27,14 +24,6 @@ def _needs_a_compiler() -> None:
     reason = discovery.registry().target("host").unavailable()
     if reason:
         pytest.skip(f"the host target cannot run here: {reason}")
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    """A generator whose seed is new in every run and printed where a test fails; BRIQUETTE_TEST_SEED repeats one."""
-    seed = int(os.environ.get("BRIQUETTE_TEST_SEED") or secrets.randbits(32))
-    print(f"BRIQUETTE_TEST_SEED={seed}")
-    return np.random.default_rng(seed)
 
 
 @pytest.fixture

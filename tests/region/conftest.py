@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pytest
 
 from briquette import discovery
 from briquette.archive.views import Blocks
 from briquette.executor import Executable
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    """A generator whose seed is new in every run and printed where a test fails; BRIQUETTE_TEST_SEED repeats one."""
-    seed = int(os.environ.get("BRIQUETTE_TEST_SEED") or secrets.randbits(32))
-    print(f"BRIQUETTE_TEST_SEED={seed}")
-    return np.random.default_rng(seed)
 
 
 @dataclass

@@ -189,8 +189,7 @@ class CudaProgram(GroupProgram):
 
     def _settled(self, run: GroupRun) -> RunRecord:
         """Return the state of all members but the head, which do not look at the data."""
-        given = run.bound, run.count, run.chunk, run.shape
-        return RunRecord({m.node: dict(_primed(m, given, None)) for m in self._parts.members if m is not self._parts.head})
+        return RunRecord({m.node: dict(_primed(m, _given(run), None)) for m in self._parts.members if m is not self._parts.head})
 
     def start(self, work: Enqueued) -> None:
         """Launch a prepared run, and the side stream's kernel where its memory has been taken too."""
@@ -322,7 +321,7 @@ class CudaProgram(GroupProgram):
         """The same when somebody asks for the state."""
         parts, heads, run = self._parts, work.heads, work.run
         # not the run, which holds the record, which will hold this: only the garbage collector would end them
-        given = run.bound, run.count, run.chunk, run.shape
+        given = _given(run)
 
         def fill(state: dict[str, dict[str, Any]]) -> None:
             head = heads[-1] if heads else bytes(8 * HEAD)
@@ -458,6 +457,10 @@ class CudaProgram(GroupProgram):
 
 #: a run's bound, its count and chunk, and the array's shape
 Given = tuple[Bound | None, int, int, tuple[int, ...]]
+
+
+def _given(run: GroupRun) -> Given:
+    return run.bound, run.count, run.chunk, run.shape
 
 
 def _primed(member: Member, given: Given, surveyed: Extent | None) -> Mapping[str, Any]:
