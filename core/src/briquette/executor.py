@@ -23,6 +23,7 @@ from .plan import DirectionPlan, Plan, Step
 from .planner import chain_members
 from .ports import Chunked, PortValue, Scratch
 from .record import Bound, RunRecord
+from .repeats import Repeats
 from .stage import PrimeContext, Scope
 from .tails import tail_of
 from .target import DeviceMemory, Target
@@ -45,6 +46,7 @@ class Executable:
     #: whether measuring for it has been thought of, see `tuning.once`
     tuned: bool = False
     _arenas: Arenas = field(default_factory=Arenas)
+    _repeats: Repeats = field(default_factory=Repeats)
     _programs: dict[tuple[Direction, tuple[str, ...]], GroupProgram] = field(default_factory=dict)
     _lock: ForkLock = field(default_factory=ForkLock)
 
@@ -77,6 +79,7 @@ class Executable:
         """Have a step run `program`, another one of the same harness and chain, from the next run on."""
         with self._lock.current:
             self._programs[direction, step.nodes] = program
+        self._repeats.clear()
 
     def compile(self) -> None:
         """Compile every program of the plan, both directions."""
@@ -158,7 +161,7 @@ class Executable:
         threads: int,
         open_sink: OpenSink | None = None,
         shape: tuple[int, ...] | None = None,
-    ) -> tuple[RunRecord, dict[NodePort, PortValue]]:
+    ) -> tuple[RunRecord, Mapping[NodePort, PortValue]]:
         """Compress the 1-D array `source` (of NumPy or of the target's memory); return the record and the value of every sink.
 
         Parameters
@@ -170,9 +173,17 @@ class Executable:
             the first sink's payload, so that the last step writes where the archive wants it. May raise `Overflow`.
         """
         self.check_bound(bound)
-        of = self.lengths.stretch((source.size,) if shape is None else shape)
+        shape = (source.size,) if shape is None else shape
+        stays = open_sink is None and self.memory is not None and self.allocation != "preallocate"
+        again = self._repeats.run(source, bound, shape) if stays else None
+        if again is not None:
+            return again
+        of = self.lengths.stretch(shape)
         if self.allocation != "preallocate":
-            return self._forward(source, of, bound, threads, open_sink, Streams(self.memory))
+            made = self._forward(source, of, bound, threads, open_sink, Streams(self.memory))
+            if stays:
+                self._repeats.learn(self, source, bound, of, threads, made[0])
+            return made
         with self._streams("forward", of, source) as streams:
             return self._forward(source, of, bound, threads, open_sink, streams)
 

@@ -110,6 +110,10 @@ class GroupRun:
         return (self.count,) if self.stretch is None else self.stretch.shape
 
 
+#: takes an array of the same kind; returns the run's record and what `GroupProgram.forward` does, or None for one of another kind
+Again = Callable[[Any], tuple[RunRecord, Mapping[tuple[str, str], Any]] | None]
+
+
 class GroupProgram(ABC):
     """Compiled code of one group, in one direction."""
 
@@ -119,6 +123,10 @@ class GroupProgram(ABC):
     def capture_with(self, inverse: GroupProgram, session: Any, source: Any, run: GroupRun) -> Any:
         """Return this program and its inverse ready to replay over the memory of `source`, for runs like `run`."""
         raise PipelineError("this group cannot be captured: only kernels of a target with graphs can")
+
+    def again(self, source: Any, run: GroupRun) -> Again | None:
+        """Return what compresses arrays like `source` in runs like `run` at less cost than `forward`; None: nothing does."""
+        return None
 
     @abstractmethod
     def forward(self, source: Any, run: GroupRun) -> dict[tuple[str, str], PortValue]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ class DeviceArchive:
     bound: Bound | None
     record: RunRecord
     _run: Executable
-    _values: dict[NodePort, Any]
+    _values: Mapping[NodePort, Any]
     _stream: Any = None  # kept alive: the memory of the values is freed in its order
 
     @property
@@ -104,7 +104,7 @@ class DeviceArchive:
         memory.copy(found, given)
         return out
 
-    def _cut(self, of: Stretch) -> dict[NodePort, Any]:
+    def _cut(self, of: Stretch) -> Mapping[NodePort, Any]:
         """Return the sinks' values in the chunks that hold a part of the array."""
         if of.whole:
             return self._values

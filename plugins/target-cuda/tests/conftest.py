@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from briquette_target_cuda import arrays, compiler, driver, ring, staging, target
+from briquette_target_cuda import arrays, compiler, driver, prepared, ring, staging, target
 
 # helpers are modules of this folder; tests are imported by path, so the folder is put on the path here
 sys.path.insert(0, str(Path(__file__).parent))
@@ -19,7 +19,7 @@ from cuda_stand_in import Driver
 
 CACHES: tuple[Any, ...] = (
     *(driver.primary_context, driver._handle, driver.attribute, driver.has_pools, driver.stream),
-    *(ring.ring_of, staging.staging_of, arrays.spares_of),
+    *(ring.ring_of, staging.staging_of, arrays.spares_of, prepared._recording),
 )
 
 

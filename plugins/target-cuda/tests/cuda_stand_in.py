@@ -46,12 +46,14 @@ class Driver:
     """The calls the target makes. `log` counts them; `pools` and `page_locked` say what this device can."""
 
     def __init__(self, pools: bool = True, page_locked: int = 1 << 30) -> None:
-        self.pools, self.page_locked = pools, page_locked
+        self.pools, self.page_locked, self.instantiates = pools, page_locked, True
         self.log: list[str] = []
         self.kernels: Kernels | None = None
         self.live: dict[int, Any] = {}
         self.pinned: dict[int, Any] = {}
         self.pending: dict[int, deque[tuple[Callable[[], None], Event | None]]] = {}
+        self.recorded: dict[int, list[Callable[[], Any]]] = {}
+        self.graphs: set[int] = set()
         self.lock = threading.RLock()
         self.local = threading.local()
         self.CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
@@ -59,6 +61,8 @@ class Driver:
         self.CUmemPool_attribute = SimpleNamespace(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD=4)
         self.CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
         names = ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MULTIPROCESSOR_COUNT", "MEMORY_POOLS_SUPPORTED")
+        self.CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=1)
+        self.CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
         self.CUdevice_attribute = SimpleNamespace(**{f"CU_DEVICE_ATTRIBUTE_{name}": name for name in names})
         self.CUstream = self.cuuint64_t = int
 
@@ -194,7 +198,10 @@ class Driver:
 
     def put(self, stream: int, work: Callable[[], Any], event: Event | None = None) -> None:
         with self.lock:
-            self.pending.setdefault(int(stream), deque()).append((work, event))
+            if int(stream) in self.recorded:
+                self.recorded[int(stream)].append(work)
+            else:
+                self.pending.setdefault(int(stream), deque()).append((work, event))
 
     def run(self, stream: int, until: Event | None = None) -> None:
         with self.lock:
@@ -229,6 +236,39 @@ class Driver:
             self.run(event.queue, event)  # type: ignore[arg-type]
         return OK
 
+    # -- graphs --------------------------------------------------------------------------------------------
+
+    def cuStreamCreate(self, flags: int) -> Any:  # noqa: N802
+        return (*OK, 0x5000)
+
+    def cuStreamBeginCapture(self, stream: int, mode: int) -> Any:  # noqa: N802
+        assert stream not in (0, 1), "the default stream cannot be captured"
+        self.recorded[stream] = []
+        return OK
+
+    def cuStreamEndCapture(self, stream: int) -> Any:  # noqa: N802
+        return (*OK, self.recorded.pop(stream))
+
+    def cuGraphInstantiate(self, graph: list[Callable[[], Any]], flags: int) -> Any:  # noqa: N802
+        if not self.instantiates:
+            return (Status.CUDA_ERROR_NOT_SUPPORTED, 0)
+        self.graphs.add(id(graph))
+        return (*OK, graph)
+
+    def cuGraphLaunch(self, graph: list[Callable[[], Any]], stream: int) -> Any:  # noqa: N802
+        assert id(graph) in self.graphs, "a graph that is gone"
+        self.log.append("graph")
+        for work in graph:
+            self.put(stream, work)
+        return OK
+
+    def cuGraphExecDestroy(self, graph: list[Callable[[], Any]]) -> Any:  # noqa: N802
+        self.graphs.remove(id(graph))
+        return OK
+
+    def cuGraphDestroy(self, graph: list[Callable[[], Any]]) -> Any:  # noqa: N802
+        return OK
+
     # -- code ----------------------------------------------------------------------------------------------
 
     def cuModuleLoadData(self, code: bytes) -> Any:  # noqa: N802
@@ -246,7 +286,8 @@ class Driver:
         assert self.kernels is not None
         kernel = getattr(self.kernels, function.removeprefix("briquette_"))
         block = list(struct.unpack(f"<{kernel.slots}Q", ctypes.string_at(at, 8 * kernel.slots)))  # the driver copies it too
-        self.log.append(function)
+        if int(stream) not in self.recorded:
+            self.log.append(function)
         self.put(stream, lambda: kernel(grid, *block))
         return OK
 

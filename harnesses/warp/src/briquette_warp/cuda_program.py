@@ -6,8 +6,7 @@ The target is any that offers sessions (see briquette-target-cuda); nothing of C
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +23,7 @@ from briquette.stage import PrimeContext
 from briquette.target import KernelSource
 
 from . import reference
+from .again import Again
 from .chain import MISSING, Composition, is_layout
 from .compose import cuda_source
 from .cuda_run import (
@@ -36,13 +36,18 @@ from .cuda_run import (
     LANES,
     PARAMS_AT,
     SIDE_WORDS,
+    SIZE,
     TILE_WORDS,
     WORDS,
     Enqueued,
+    Given,
     Placed,
     Places,
     Side,
     blocks_of,
+    given_of,
+    nothing_aside,
+    tables_of,
     up,
 )
 from .element import in_element_form
@@ -53,9 +58,6 @@ PER_LANE: Final = 32
 
 #: bytes that the survey's block sets to zero as fast as the driver does
 _SURVEY_CLEARS: Final = 1 << 15
-
-_SIZE: Final = np.dtype(np.uint32)
-_OFFSET: Final = np.dtype(np.uint64)
 
 
 def tile_bytes(itemsize: int) -> int:
@@ -126,9 +128,9 @@ class CudaProgram(GroupProgram):
     def capacity(self, work: Enqueued) -> dict[NodePort, Placed]:
         """Return a run's values with all the room they have, for kernels that are told the sizes on the device."""
         tail, at = self._parts.members[-1], work.places
-        found = {(tail.node, tail.stage.outputs[0]): self._main(work)}
+        found = {(tail.node, tail.stage.outputs[0]): self.main(work)}
         if self._parts.side is not None and work.side is not None:
-            sizes, blocks = _tables(work.session, at.kept, work.side.tables)
+            sizes, blocks = tables_of(work.session, at.kept, work.side.tables)
             found[self._parts.side] = Placed(sizes, work.side.words, blocks)
         if self._parts.tiles_sink is not None:
             found[self._parts.tiles_sink] = self._tiles(work, at.tiles_room)
@@ -164,13 +166,30 @@ class CudaProgram(GroupProgram):
         self.start(work)
         return work
 
+    def again(self, source: Any, run: GroupRun) -> Again | None:
+        if not (self._parts.resolves and self._parts.coder) or self._parts.settled:
+            return None  # the host has a part in it
+        side = self._parts.side
+        return Again(self, self._target.session(source), run, "" if side is None else side[0])
+
     def prepare(self, session: Any, source: Any, run: GroupRun) -> Enqueued:
         """Take the memory of a run; nothing is launched."""
-        parts, chunks, at = self._parts, run.coded_chunks, self._places
-        if at is None or (at.chunks, at.kept) != (chunks, run.chunks):
-            at = self._places = Places.of(parts, chunks, run.chunks)  # the next run is likely one of as many
-        control = session.memory(at.end)
-        base = control.pointer
+        parts, at = self._parts, self.places(run)
+        work = self.laid(session, source, run, session.memory(at.end))
+        if parts.resolves and parts.settled:  # the head's parameters are made on the device, the others' are known here
+            session.send(work.at(0) + PARAMS_AT, parts.param_block(self._settled(run), run.stretch, without_head=True))
+        return work
+
+    def places(self, run: GroupRun) -> Places:
+        """Return where a run has what in its memory."""
+        at = self._places
+        if at is None or (at.chunks, at.kept) != (run.coded_chunks, run.chunks):
+            at = self._places = Places.of(self._parts, run.coded_chunks, run.chunks)  # the next run is likely one of as many
+        return at
+
+    def laid(self, session: Any, source: Any, run: GroupRun, control: Any) -> Enqueued:
+        """Return a run whose memory is `control`."""
+        parts, chunks, at, base = self._parts, run.coded_chunks, self.places(run), control.pointer
         slots = [0] * (18 if parts.tiles_sink else 12)
         slots[:4] = source.pointer, run.coded, base + PARAMS_AT, run.out.pointer if run.out is not None else 0
         if parts.coder:
@@ -183,13 +202,12 @@ class CudaProgram(GroupProgram):
             tables = base + at.tiles_at
             slots[12:16] = tables + 8 * blocks_of(chunks), base + at.tile_words_at, tables, at.tiles_room
             slots[16:18] = base + at.tiles_main_at, base + 8 * TILE_WORDS
-        if parts.resolves and parts.settled:  # the head's parameters are made on the device, the others' are known here
-            session.send(base + PARAMS_AT, parts.param_block(self._settled(run), run.stretch, without_head=True))
         return Enqueued(session, source, run, control, at, slots)
 
     def _settled(self, run: GroupRun) -> RunRecord:
         """Return the state of all members but the head, which do not look at the data."""
-        return RunRecord({m.node: dict(_primed(m, _given(run), None)) for m in self._parts.members if m is not self._parts.head})
+        given = given_of(run)
+        return RunRecord({m.node: dict(_primed(m, given, None)) for m in self._parts.members if m is not self._parts.head})
 
     def start(self, work: Enqueued) -> None:
         """Launch a prepared run, and the side stream's kernel where its memory has been taken too."""
@@ -227,15 +245,20 @@ class CudaProgram(GroupProgram):
 
     def collect(self, work: Enqueued) -> dict[NodePort, PortValue]:
         """Wait for a run, write the members' state to the record, and return the values it made."""
-        parts, run, session = self._parts, work.run, work.session
+        run, session = work.run, work.session
         # what can be done while the device works is done now
-        main = self._main(work) if parts.coder else None
+        main = self.main(work) if self._parts.coder else None
         self._state_later(work)
         work.heads[:] = [session.peek(work.control.pointer, 8 * HEAD)]
         if run.open_sink is not None:
             _ = run.record.state
-        if any(any(session.peek(work.at(0) + PARAMS_AT + at, 4)) for at in parts.reports):
+        if any(any(session.peek(work.at(0) + PARAMS_AT + at, 4)) for at in self._parts.reports):
             return self._by_reference(work)
+        return self.found(work, main)
+
+    def found(self, work: Enqueued, main: Placed | None) -> dict[NodePort, PortValue]:
+        """Return the values that a run has made, whose head has been read."""
+        parts, run, session = self._parts, work.run, work.session
         found: dict[NodePort, Any] = {}
         tail = parts.members[-1]
         if main is not None:
@@ -249,19 +272,19 @@ class CudaProgram(GroupProgram):
             found[parts.side] = self._aside(work)
         return found
 
-    def _main(self, work: Enqueued) -> Placed:
+    def main(self, work: Enqueued) -> Placed:
         """Return the coder's value with all the room it has."""
         session, at = work.session, work.places
-        sizes, blocks = _tables(session, at.chunks, work.control, at.tables_at)
-        words = session.array(at.room, _SIZE, work.control, at.words_at)
+        sizes, blocks = tables_of(session, at.chunks, work.control, at.tables_at)
+        words = session.array(at.room, SIZE, work.control, at.words_at)
         return Placed(sizes, words, blocks, work.control, self._nodes)
 
     @staticmethod
     def _tiles(work: Enqueued, used: int) -> Placed:
         """Return the value of the tiles' own port."""
         at = work.places
-        words = work.session.array(used, _SIZE, work.control, at.tile_words_at)
-        sizes, blocks = _tables(work.session, at.chunks, work.control, at.tiles_at)
+        words = work.session.array(used, SIZE, work.control, at.tile_words_at)
+        sizes, blocks = tables_of(work.session, at.chunks, work.control, at.tiles_at)
         return Placed(sizes, words, blocks)
 
     def _by_reference(self, work: Enqueued) -> dict[NodePort, PortValue]:
@@ -319,9 +342,12 @@ class CudaProgram(GroupProgram):
 
     def _state_later(self, work: Enqueued) -> None:
         """The same when somebody asks for the state."""
-        parts, heads, run = self._parts, work.heads, work.run
         # not the run, which holds the record, which will hold this: only the garbage collector would end them
-        given = _given(run)
+        work.run.record.defer(self.filler(given_of(work.run), work.heads))
+
+    def filler(self, given: Given, heads: list[bytes]) -> Callable[[dict[str, dict[str, Any]]], None]:
+        """Return what adds the members' state to that of a run, from the head of the control block."""
+        parts = self._parts
 
         def fill(state: dict[str, dict[str, Any]]) -> None:
             head = heads[-1] if heads else bytes(8 * HEAD)
@@ -333,7 +359,7 @@ class CudaProgram(GroupProgram):
                 if primed:
                     state[member.node] = primed
 
-        run.record.defer(fill)
+        return fill
 
     def _deliver(self, session: Any, value: Placed, run: GroupRun) -> Chunked:
         """Copy the payload to where the archive wants it, or leave it where it is."""
@@ -355,13 +381,13 @@ class CudaProgram(GroupProgram):
         count = work.found(KEPT)
         run.record.report(parts.side[0], outliers=count)
         if not count:
-            return _nothing(chunks)
+            return nothing_aside(chunks)
         side = work.side
         if side is None:
             side = self.prepare_side(work, count)
             self.start_side(work, side)
             work.heads[:] = [session.peek(work.control.pointer, 8 * HEAD)]
-        sizes, blocks = _tables(session, chunks, side.tables)
+        sizes, blocks = tables_of(session, chunks, side.tables)
         return Placed(sizes, side.words[: work.found(SIDE_WORDS)], blocks)
 
     # -- decompression -------------------------------------------------------------------------------------
@@ -455,35 +481,9 @@ class CudaProgram(GroupProgram):
         return placed
 
 
-#: a run's bound, its count and chunk, and the array's shape
-Given = tuple[Bound | None, int, int, tuple[int, ...]]
-
-
-def _given(run: GroupRun) -> Given:
-    return run.bound, run.count, run.chunk, run.shape
-
-
 def _primed(member: Member, given: Given, surveyed: Extent | None) -> Mapping[str, Any]:
     """Return the state that a member resolves, which sees no data here."""
     bound, count, chunk, shape = given
     missing = member.stage.missing_values()
     context = PrimeContext(None, member.types, bound, count, surveyed, missing, chunk=chunk, shape=shape)
     return member.stage.prime_fused_forward_state(context)
-
-
-#: chunk sizes and block offsets in device memory
-Tables = tuple[Any, Any]
-
-
-def _tables(session: Any, chunks: int, memory: Any, at: int = 0) -> Tables:
-    """Return the tables a kernel writes, from byte `at` of `memory` on."""
-    blocks = blocks_of(chunks)
-    return session.array(chunks, _SIZE, memory, at + 8 * blocks), session.array(blocks, _OFFSET, memory, at)
-
-
-@lru_cache(maxsize=16)
-def _nothing(chunks: int) -> Chunked:
-    """Return the side stream of a run that keeps no value aside."""
-    sizes, words = np.zeros(chunks, np.uint32), np.empty(0, np.uint32)
-    sizes.flags.writeable = False  # runs share it
-    return Chunked(sizes, words)

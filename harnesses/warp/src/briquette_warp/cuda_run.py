@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from briquette.harness import GroupRun
 from briquette.ports import Chunked
+from briquette.record import Bound
 
 from .chain import Composition
 
@@ -16,6 +20,14 @@ LANES: Final = 256
 (WORDS, KEPT, SIDE_WORDS, FLAG, FOUND, DONE, EXTENT, TILE_WORDS) = (0, 1, 2, 3, 4, 7, 8, 12)
 HEAD: Final = 13
 PARAMS_AT: Final = 8 * HEAD + 32 - 8 * HEAD % 32
+
+SIZE: Final = np.dtype(np.uint32)
+_OFFSET: Final = np.dtype(np.uint64)
+
+#: a run's bound, its count and chunk, and the array's shape
+Given = tuple[Bound | None, int, int, tuple[int, ...]]
+#: chunk sizes and block offsets in device memory
+Tables = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -124,3 +136,21 @@ def blocks_of(chunks: int) -> int:
 
 def up(nbytes: int, unit: int) -> int:
     return -(-nbytes // unit) * unit
+
+
+def given_of(run: GroupRun) -> Given:
+    return run.bound, run.count, run.chunk, run.shape
+
+
+def tables_of(session: Any, chunks: int, memory: Any, at: int = 0) -> Tables:
+    """Return the tables a kernel writes, from byte `at` of `memory` on."""
+    blocks = blocks_of(chunks)
+    return session.array(chunks, SIZE, memory, at + 8 * blocks), session.array(blocks, _OFFSET, memory, at)
+
+
+@lru_cache(maxsize=16)
+def nothing_aside(chunks: int) -> Chunked:
+    """Return the side stream of a run that keeps no value aside."""
+    sizes, words = np.zeros(chunks, np.uint32), np.empty(0, np.uint32)
+    sizes.flags.writeable = False  # runs share it
+    return Chunked(sizes, words)

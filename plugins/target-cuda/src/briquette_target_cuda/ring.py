@@ -28,21 +28,28 @@ class Ring:
 
     def fetch(self, pointer: int, nbytes: int, stream: int) -> bytes:
         """Return at most a slot of device memory, and wait for it."""
-        lib, order = driver.bindings(), driver.stream(stream)
-        try:
-            slot = self._spare.pop()  # a slot of its own: one of the ring could be taken again before it is read
-        except IndexError:
-            status, made = lib.cuMemAllocHost(_SLOT)
-            if status:
-                return _fetched(lib, pointer, nbytes, order)
-            slot = int(made)
+        lib, order, slot = driver.bindings(), driver.stream(stream), self.take()
+        if not slot:
+            return _fetched(lib, pointer, nbytes, order)
         driver.check(lib.cuMemcpyDtoHAsync(slot, pointer, nbytes, order))
         driver.check(lib.cuStreamSynchronize(order))
         found = ctypes.string_at(slot, nbytes)
-        self._spare.append(slot)
+        self.give(slot)
         return found
 
-    def _take(self, lib: Any) -> int:
+    def take(self) -> int:
+        """Return the address of a slot of one's own: one of the ring could be taken again before it is read; 0: there is none."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            status, made = driver.bindings().cuMemAllocHost(_SLOT)
+            return 0 if status else int(made)
+
+    def give(self, slot: int) -> None:
+        """Take back what `take` returned."""
+        self._spare.append(slot)
+
+    def _next_slot(self, lib: Any) -> int:
         if self._next == _SLOTS:
             driver.check(lib.cuCtxSynchronize())
             self._next = 0
@@ -59,7 +66,7 @@ class Ring:
             return
         with self._lock:
             for at in range(0, len(data), _SLOT):
-                slot = self._take(lib)
+                slot = self._next_slot(lib)
                 part = data[at : at + _SLOT]
                 ctypes.memmove(slot, part, len(part))
                 driver.check(lib.cuMemcpyHtoDAsync(pointer + at, slot, len(part), order))

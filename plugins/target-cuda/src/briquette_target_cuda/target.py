@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,12 @@ from .arrays import DEFAULT_STREAM, DeviceArray, Memory, is_device_array, view_o
 from .compiler import compiled, known_to
 from .ring import ring_of
 from .staging import SMALL, is_page_locked, staging_of
+
+if TYPE_CHECKING:
+    from .prepared import Work
+
+#: 64-bit values for a call of the driver
+Block = array
 
 
 class CudaModule(Module):
@@ -72,14 +78,41 @@ class Session:
     def zero(self, pointer: int, nbytes: int) -> None:
         driver.check(self._lib.cuMemsetD8Async(pointer, 0, nbytes, self._order))
 
+    def serves(self, array: Any) -> bool:
+        """Whether it is what `session_of` returns for a device array."""
+        return bool(array.device == self.device and array.stream == self.stream)
+
+    def function(self, module: Module, entry: str, shared: int) -> Any:
+        """Return the handle of a kernel in this session's device."""
+        assert isinstance(module, CudaModule)
+        return module.function(self.device, entry, shared)
+
     def launch(self, module: Module, entry: str, grid: int, shared: int, run: Sequence[int] | NDArray[np.uint64]) -> None:
         """Launch a kernel of 256 lanes a block whose one parameter is the block of 64-bit slots `run`."""
-        assert isinstance(module, CudaModule)
-        function = module.function(self.device, entry, shared)
         block = array("Q", (0, *(run.tolist() if isinstance(run, np.ndarray) else run)))
+        self.start(self.function(module, entry, shared), grid, shared, block)
+
+    def start(self, function: Any, grid: int, shared: int, block: Block) -> None:
+        """Launch a kernel by its handle; the block of slots follows a word for the driver."""
         at = block.buffer_info()[0]
         block[0] = at + 8  # the driver wants the address of each parameter's address
         driver.check(self._lib.cuLaunchKernel(function, grid, 1, 1, 256, 1, 1, shared, self._order, at, 0))
+
+    def prepared(self, work: Work, addresses: Sequence[int], nbytes: int) -> Callable[..., bytes]:
+        """Return what does launches again: called with addresses, it waits and returns a few bytes of memory at the last one.
+
+        Parameters
+        ----------
+        work : callable
+            Puts launches into the session and at the addresses that it is given; called more than once.
+        addresses : sequence of int
+            Of a run like those to come. The last one is memory that one call at a time uses.
+        nbytes : int
+            At most 4096.
+        """
+        from .prepared import Prepared  # only here: it needs this module
+
+        return Prepared(self, work, addresses, nbytes)
 
     def read(self, pointer: int, out: NDArray[Any]) -> NDArray[Any]:
         """Copy device memory into a contiguous host array, and wait for it."""
@@ -114,6 +147,10 @@ class Session:
             driver.check(self._lib.cuMemcpyDtoDAsync(pointer, source, nbytes, self._order))
             self.finish()
 
+    def copy_out(self, host: int, pointer: int, nbytes: int) -> None:
+        """Copy device memory to page-locked host memory, without waiting for it."""
+        driver.check(self._lib.cuMemcpyDtoHAsync(host, pointer, nbytes, self._order))
+
     def send(self, pointer: int, data: bytes) -> None:
         """Copy a few bytes into device memory without waiting for the stream."""
         ring_of(self.device).send(pointer, data, self.stream)
@@ -127,7 +164,10 @@ class Session:
             work()
         finally:
             graph = driver.check(lib.cuStreamEndCapture(self.stream))
-        return driver.check(lib.cuGraphInstantiate(graph, 0))
+        try:
+            return driver.check(lib.cuGraphInstantiate(graph, 0))
+        finally:
+            lib.cuGraphDestroy(graph)
 
     def replay(self, graph: Any, stream: Any = None) -> None:
         """Launch a captured graph into `stream` (default: the legacy default stream)."""
