@@ -102,7 +102,9 @@ def check_missing(dtype: str, others: Sequence[str]) -> NoReturn:
 
 def missing_of(fill_value: object) -> tuple[float, ...]:
     """Return the finite values of a fill value as callers give it: a number, several of them, or None."""
-    given: Any = () if fill_value is None else fill_value if isinstance(fill_value, (list, tuple, np.ndarray)) else (fill_value,)
+    if fill_value is None:
+        return ()
+    given: Any = fill_value if isinstance(fill_value, (list, tuple, np.ndarray)) else (fill_value,)
     values = []
     for each in given:
         try:

@@ -21,9 +21,9 @@ from .target import DeviceMemory
 _DLPACK_CPU: Final = 1
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)  # made in every run: frozen, it would take as long as a driver call
 class Source:
-    """An input array, ready to compress.
+    """An input array, ready to compress; nobody changes it.
 
     Attributes
     ----------

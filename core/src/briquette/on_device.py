@@ -26,9 +26,9 @@ from .region import select
 from .request import asked
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # as a run's source is: not frozen, for speed
 class DeviceArchive:
-    """A compressed array in a device's memory.
+    """A compressed array in a device's memory; nobody changes it.
 
     Attributes
     ----------
