@@ -110,7 +110,15 @@ class GroupRun:
         return (self.count,) if self.stretch is None else self.stretch.shape
 
 
-#: takes an array of the same kind; returns the run's record and what `GroupProgram.forward` does, or None for one of another kind
+class Repeated(Mapping[tuple[str, str], Any]):
+    """What `GroupProgram.forward` returns, of a run that came again."""
+
+    @abstractmethod
+    def back(self, inverse: Callable[[], GroupProgram | None], out: Any) -> bool:
+        """Decompress into a device array of the run's size, as the program that `inverse` returns does; False where it cannot."""
+
+
+#: takes an array of the same kind; returns the run's record and values, or None for an array of another kind
 Again = Callable[[Any], tuple[RunRecord, Mapping[tuple[str, str], Any]] | None]
 
 

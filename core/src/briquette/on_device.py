@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from .errors import PipelineError, UsageError
 from .executor import Executable
 from .fpenv import in_ieee
 from .graph import NodePort
-from .harness import GroupRun, Overflow
+from .harness import GroupRun, Overflow, Repeated
 from .layouts import Stretch
 from .pipeline import Pipeline
 from .ports import Chunked
 from .record import Bound, RunRecord
 from .region import select
+from .repeats import only_program
 from .request import asked
 
 
@@ -93,7 +95,10 @@ class DeviceArchive:
         begin, end = first * self._run.plan.chunk, min(last * self._run.plan.chunk, count)
         direct = given is not None and (begin, end) == (part.begin, part.end)
         decoded: Any = given if direct else memory.empty(end - begin, dtype, self.source.flat if given is None else given)
-        if first < last or not count:
+        back = partial(only_program, self._run, "inverse")
+        if (begin, end) == (0, count) and isinstance(self._values, Repeated) and self._values.back(back, decoded):
+            pass
+        elif first < last or not count:
             of = self._run.lengths.stretch(self.source.shape, begin, end)
             self._run.inverse(self._cut(of), self.record, of, 1, decoded)
         if direct:
@@ -201,10 +206,9 @@ def capture(pipeline: Pipeline, x: Any, eb: float | None = None, mode: str = "ab
         raise UsageError(f"a {type(x).__name__} lies in host memory; only device arrays are captured")
     run = pipeline.executable(source.dtype, target, "auto")
     run.check_bound(bound)
-    steps = [plan.steps for plan in (run.plan.forward, run.plan.inverse)]
-    if any(len(s) != 1 or s[0].kind == "numpy" for s in steps):
+    forward, inverse = only_program(run, "forward"), only_program(run, "inverse")
+    if forward is None or inverse is None:
         raise PipelineError(f"only a plan of one kernel each way can be captured; this one is: {run.plan.explain()}")
-    forward, inverse = run.program(steps[0][0], "forward"), run.program(steps[1][0], "inverse")
     assert run.target is not None
     session = run.target.private_session(source.flat)
     of = run.lengths.stretch(source.shape)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from .graph import NodePort
-from .harness import Again, GroupRun
+from .harness import Again, Direction, GroupProgram, GroupRun
 from .layouts import Stretch
 from .record import Bound, RunRecord
 
@@ -37,12 +37,11 @@ class Repeats:
 
     def learn(self, run: Executable, source: Any, bound: Bound | None, of: Stretch, threads: int, record: RunRecord) -> None:
         """Have the next runs like one that has just been, with this record, do without what was found for it."""
-        step, *others = run.plan.forward.steps
-        if others or step.kind == "numpy" or isinstance(source, np.ndarray):
+        program = only_program(run, "forward")
+        if program is None or isinstance(source, np.ndarray):
             return
-        reads, coded = run.lengths.reads(step.nodes[0], of), run.lengths.elements((step.nodes[-1], ""), of)
-        like = GroupRun(RunRecord(), reads, run.plan.chunk, threads, bound, stretch=of, coded=coded)
-        again = run.program(step, "forward").again(source, like)
+        coded = run.lengths.elements(run.graph.sinks[0], of)
+        again = program.again(source, GroupRun(RunRecord(), of.count, run.plan.chunk, threads, bound, stretch=of, coded=coded))
         if again is not None:
             if len(self._known) >= _KEPT:
                 self._known.clear()
@@ -50,6 +49,12 @@ class Repeats:
 
     def clear(self) -> None:
         self._known.clear()
+
+
+def only_program(run: Executable, direction: Direction) -> GroupProgram | None:
+    """Return the program of a plan that is one group in that direction; None for any other plan."""
+    step, *others = run.plan.direction(direction).steps
+    return None if others or step.kind == "numpy" else run.program(step, direction)
 
 
 def _key(bound: Bound | None, shape: tuple[int, ...]) -> Any:

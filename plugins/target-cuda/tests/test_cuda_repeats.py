@@ -13,6 +13,7 @@ from cuda_stand_in import Driver, Kernels
 
 import briquette as bq
 from briquette import discovery
+from briquette.errors import ArchiveError
 from briquette_target_cuda.arrays import DeviceArray
 from briquette_target_cuda.target import CudaMemory, Session
 
@@ -139,6 +140,56 @@ def test_from_the_third_call_on_a_graph_and_nothing_else(stand_in: Callable[...,
     gc.collect()
     assert not made.graphs  # they end with the pipeline
     assert len(made.pinned) == slots
+
+
+def test_back_from_the_third_call_on_a_graph(stand_in: Callable[..., Driver]) -> None:
+    made = stand_in()
+    pipe, n = started(made), 250_000
+    given, out = CudaMemory().upload(field(n, 0)), CudaMemory().upload(field(n, 9))
+    made.stack.append(0x1000)
+    for seed in range(8):
+        x = field(n, seed, aside=seed == 6)
+        put(x, given)
+        archive = bq.compress_on_device(given, 1e-3, pipeline=pipe)
+        put(np.full(n, np.nan, np.float32), out)
+        made.log.clear()
+        assert archive.decompress(out) is out
+        # the first archive is that of a call that had not been before, and the one with values aside goes the general way
+        single = ["briquette_inverse", "sync"]
+        assert made.log == (single if seed in (0, 1, 2, 6) else ["graph", "sync"])
+        assert CudaMemory().download(out).tobytes() == bq.decompress(coded(pipe, x), target="numpy").tobytes()
+        part = archive.decompress(flat=slice(9000, 20_000))
+        assert CudaMemory().download(part).tobytes() == CudaMemory().download(out[9000:20_000]).tobytes()
+        elsewhere = DeviceArray(out.pointer, out.dtype, out.shape, 0, 7, out)
+        assert archive.decompress(elsewhere) is elsewhere
+        del archive, part
+
+
+@pytest.mark.parametrize("turn", [1, 4])
+def test_words_that_no_run_writes_are_refused_however_often(
+    stand_in: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch, turn: int
+) -> None:
+    made = stand_in()
+    pipe, x = started(made), field(30_000, 4)
+    given = CudaMemory().upload(x)
+    archives = [bq.compress_on_device(given, 1e-3, pipeline=pipe) for _ in range(2)]
+    assert made.kernels is not None
+    right, damaged = made.kernels.inverse, [False]
+
+    def inverse(grid: int, *slots: int) -> None:
+        right(grid, *slots)
+        if damaged[0]:
+            made.kernels.word(slots[13], 1)  # type: ignore[union-attr]
+
+    inverse.slots = 14  # type: ignore[attr-defined]
+    monkeypatch.setattr(made.kernels, "inverse", inverse)
+    for each in range(6):
+        damaged[0] = each == turn
+        if damaged[0]:
+            with pytest.raises(ArchiveError, match="cannot have been written"):
+                archives[1].decompress()
+            break
+        archives[1].decompress()
 
 
 def test_many_threads_on_one_array(stand_in: Callable[..., Driver]) -> None:

@@ -10,15 +10,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from briquette.graph import NodePort
-from briquette.harness import GroupRun
+from briquette.harness import GroupProgram, GroupRun, Repeated
 from briquette.record import RunRecord
 
-from .cuda_run import HEAD, KEPT, given_of
+from .cuda_run import FLAG, HEAD, KEPT, given_of, nothing_aside
 
 if TYPE_CHECKING:
     from .cuda_program import CudaProgram
 
-_NONE_KEPT: Final = bytes(8)
+#: makes launches at other addresses, and returns the head of the control block
+Launches = Callable[[int, int], bytes]
+
+_ZERO: Final = bytes(8)
 
 
 class _At(NamedTuple):
@@ -28,7 +31,7 @@ class _At(NamedTuple):
 
 
 class Again:
-    """Runs a group over arrays of one shape, under one bound, in one device and stream.
+    """Runs a group over arrays of one shape, under one bound, in one device and stream, and back.
 
     Parameters
     ----------
@@ -37,14 +40,15 @@ class Again:
         Of the target: where the arrays lie.
     run : GroupRun
         What the runs are like.
-    side : str
-        The node that keeps values aside, or none.
+    side : (str, str) or None
+        The port of values kept aside.
     """
 
-    def __init__(self, program: CudaProgram, session: Any, run: GroupRun, side: str) -> None:
+    def __init__(self, program: CudaProgram, session: Any, run: GroupRun, side: NodePort | None) -> None:
         self._program, self._session, self._run, self._side = program, session, run, side
         self._given, self._nbytes = given_of(run), program.places(run).end
-        self._launches: Callable[..., bytes] | None = None
+        self._launches: Launches | None = None
+        self._back: tuple[CudaProgram, Launches] | None = None
 
     def __call__(self, source: Any) -> tuple[RunRecord, Mapping[NodePort, Any]] | None:
         """Return the record and the values of a run over `source`, as the program's `forward` does; None for one elsewhere."""
@@ -58,11 +62,11 @@ class Again:
             heads = [self._launches(source.pointer, control.pointer)]
             record = RunRecord()
             record.defer(self._program.filler(self._given, heads))
-            if heads[0][8 * KEPT : 8 * KEPT + 8] != _NONE_KEPT:
+            if heads[0][8 * KEPT : 8 * KEPT + 8] != _ZERO:
                 return record, self.values(source, control, record, heads)
         if self._side:
-            record.results[self._side] = {"outliers": 0}
-        return record, _Found(self, control, heads)
+            record.results[self._side[0]] = {"outliers": 0}
+        return record, _NothingAside(self, control, heads)
 
     def _start(self, session: Any, addresses: Sequence[int]) -> None:
         source, control = map(_At, addresses)
@@ -74,9 +78,33 @@ class Again:
         work.heads = heads
         return self._program.found(work, self._program.main(work))
 
+    def back(self, inverse: Callable[[], GroupProgram | None], control: Any, out: Any) -> bool:
+        """Decompress what a run that kept nothing aside has left in `control`; False where `out` lies elsewhere."""
+        session = self._session
+        if not session.serves(out):
+            return False
+        with session.current():
+            if self._back is None:
+                program: Any = inverse()
+                if program is None:
+                    return False
+                start = lambda place, addresses: self._start_back(program, place, addresses)  # noqa: E731
+                self._back = program, session.prepared(start, (out.pointer, control.pointer), 8 * HEAD)
+            program, launches = self._back
+            head = launches(out.pointer, control.pointer)
+        program.check(head[8 * FLAG : 8 * FLAG + 4] != _ZERO[:4])
+        return True
 
-class _Found(Mapping[NodePort, Any]):
-    """The values of a run, made when somebody looks at them: an archive is often only kept."""
+    def _start_back(self, program: CudaProgram, session: Any, addresses: Sequence[int]) -> None:
+        out, control = map(_At, addresses)
+        values: dict[NodePort, Any] = dict(self._program.capacity(self._program.laid(session, _At(0), self._run, control)))
+        if self._side:
+            values[self._side] = nothing_aside(self._run.chunks)
+        program.enqueue_inverse(session, values, replace(self._run, out=out))
+
+
+class _NothingAside(Repeated):
+    """The values of a run that kept nothing aside, made when somebody looks at them: an archive is often only kept."""
 
     __slots__ = ("_again", "_control", "_heads", "_made")
 
@@ -86,7 +114,7 @@ class _Found(Mapping[NodePort, Any]):
 
     def _values(self) -> dict[NodePort, Any]:
         if self._made is None:
-            self._made = self._again.values(_At(0), self._control, RunRecord(), self._heads)  # nothing was kept aside
+            self._made = self._again.values(_At(0), self._control, RunRecord(), self._heads)
         return self._made
 
     def __getitem__(self, port: NodePort) -> Any:
@@ -97,3 +125,6 @@ class _Found(Mapping[NodePort, Any]):
 
     def __len__(self) -> int:
         return len(self._values())
+
+    def back(self, inverse: Callable[[], GroupProgram | None], out: Any) -> bool:
+        return self._again.back(inverse, self._control, out)

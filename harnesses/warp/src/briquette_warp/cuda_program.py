@@ -169,8 +169,7 @@ class CudaProgram(GroupProgram):
     def again(self, source: Any, run: GroupRun) -> Again | None:
         if not (self._parts.resolves and self._parts.coder) or self._parts.settled:
             return None  # the host has a part in it
-        side = self._parts.side
-        return Again(self, self._target.session(source), run, "" if side is None else side[0])
+        return Again(self, self._target.session(source), run, self._parts.side)
 
     def prepare(self, session: Any, source: Any, run: GroupRun) -> Enqueued:
         """Take the memory of a run; nothing is launched."""
@@ -401,10 +400,13 @@ class CudaProgram(GroupProgram):
                 run.aside_checker(0, run.chunks)
             at, _held = self.enqueue_inverse(session, values, run)
             damaged = any(session.peek(at, 4))
-        if damaged:
-            names = " + ".join(m.node for m in self._parts.members)
-            raise ArchiveError(f"the payload is damaged: its words cannot have been written by {names}")
+        self.check(damaged)
         return run.out
+
+    def check(self, damaged: bool) -> None:
+        """Raise where the kernels found words that no run writes."""
+        if damaged:
+            raise ArchiveError(f"the payload is damaged: its words cannot have been written by {' + '.join(self._nodes)}")
 
     def enqueue_inverse(self, session: Any, values: Mapping[NodePort, Any], run: GroupRun) -> tuple[int, list[Any]]:
         """Put decompression into the session's stream; return the address of the error flag, and what must outlive the run."""
