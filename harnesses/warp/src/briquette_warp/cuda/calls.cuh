@@ -92,7 +92,21 @@ template <class Q, class T, class G, int E> struct has_prepare {
   template <class R> __device__ static long test(...);
   static constexpr bool value = sizeof(test<Q>(0)) == 1;
 };
+/// Whether a policy has a method of one of those names, whatever it takes: a name that is inherited twice cannot be looked up.
+template <class Q> struct names_prepare {
+  struct Prepare { int prepare; };
+  struct Finish { int finish; };
+  struct WithPrepare : Q, Prepare {};
+  struct WithFinish : Q, Finish {};
+  template <class R> static auto one(int) -> decltype(&R::prepare, char());
+  template <class R> static long one(...);
+  template <class R> static auto other(int) -> decltype(&R::finish, char());
+  template <class R> static long other(...);
+  static constexpr bool value = sizeof(one<WithPrepare>(0)) != 1 || sizeof(other<WithFinish>(0)) != 1;
+};
 template <class O, class T, int E, class G> __device__ __forceinline__ void tail_prepare(T (&c)[E], G g) {
+  static_assert(has_prepare<typename O::Policy, T, G, E>::value || !names_prepare<typename O::Policy>::value,
+                "a coder has both prepare(c, g) and finish(c, g), which take nothing else, or neither: see docs/contracts.md");
   if constexpr (has_prepare<typename O::Policy, T, G, E>::value) O::Policy::prepare(c, g);
 }
 template <class O, class T, int E, class G> __device__ __forceinline__ void tail_finish(T (&c)[E], G g) {
