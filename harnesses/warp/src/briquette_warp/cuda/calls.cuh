@@ -98,10 +98,10 @@ template <class Q> struct names_prepare {
   struct Finish { int finish; };
   struct WithPrepare : Q, Prepare {};
   struct WithFinish : Q, Finish {};
-  template <class R> static auto one(int) -> decltype(&R::prepare, char());
-  template <class R> static long one(...);
-  template <class R> static auto other(int) -> decltype(&R::finish, char());
-  template <class R> static long other(...);
+  template <class R> __device__ static auto one(int) -> decltype(&R::prepare, char());
+  template <class R> __device__ static long one(...);
+  template <class R> __device__ static auto other(int) -> decltype(&R::finish, char());
+  template <class R> __device__ static long other(...);
   static constexpr bool value = sizeof(one<WithPrepare>(0)) != 1 || sizeof(other<WithFinish>(0)) != 1;
 };
 template <class O, class T, int E, class G> __device__ __forceinline__ void tail_prepare(T (&c)[E], G g) {
