@@ -174,16 +174,13 @@ class Executable:
         """
         self.check_bound(bound)
         shape = (source.size,) if shape is None else shape
-        stays = open_sink is None and self.memory is not None and self.allocation != "preallocate"
-        again = self._repeats.run(source, bound, shape) if stays else None
+        arena = self.allocation == "preallocate"
+        again = None if arena or open_sink or self.memory is None else self._repeats.forward(self, source, bound, shape)
         if again is not None:
             return again
         of = self.lengths.stretch(shape)
-        if self.allocation != "preallocate":
-            made = self._forward(source, of, bound, threads, open_sink, Streams(self.memory))
-            if stays:
-                self._repeats.learn(self, source, bound, of, threads, made[0])
-            return made
+        if not arena:
+            return self._forward(source, of, bound, threads, open_sink, Streams(self.memory))
         with self._streams("forward", of, source) as streams:
             return self._forward(source, of, bound, threads, open_sink, streams)
 

@@ -118,8 +118,8 @@ class Repeated(Mapping[tuple[str, str], Any]):
         """Decompress into a device array of the run's size, as the program that `inverse` returns does; False where it cannot."""
 
 
-#: takes an array of the same kind; returns the run's record and values, or None for an array of another kind
-Again = Callable[[Any], tuple[RunRecord, Mapping[tuple[str, str], Any]] | None]
+#: takes an array of the same type and shape; returns the run's record and values
+Again = Callable[[Any], tuple[RunRecord, Mapping[tuple[str, str], Any]]]
 
 
 class GroupProgram(ABC):

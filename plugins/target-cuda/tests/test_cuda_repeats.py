@@ -59,7 +59,7 @@ def test_new_data_in_the_same_memory(stand_in: Callable[..., Driver], n: int, bo
         put(x, given)
         made.log.clear()
         archive = bq.compress_on_device(given, bound.eb, bound.mode, pipeline=pipe)
-        assert ("graph" in made.log) == (seed >= 3)
+        assert ("graph" in made.log) == (seed >= 2)
         assert archive.to_bytes() == coded(pipe, x, bound)
         assert CudaMemory().download(archive.decompress()).tobytes() == bq.decompress(coded(pipe, x, bound)).tobytes()
         values = pipe.executable("float32", "numpy").forward(x, bound, 1)[1].values()
@@ -133,7 +133,7 @@ def test_from_the_third_call_on_a_graph_and_nothing_else(stand_in: Callable[...,
         made.log.clear()
         bq.compress_on_device(given, 1e-3, pipeline=pipe)
         logs.append([*made.log])
-    assert logs == [["alloc async", *SINGLE], SINGLE, [*SINGLE], *[["graph", "sync"]] * 3]
+    assert logs == [["alloc async", *SINGLE], SINGLE, *[["graph", "sync"]] * 4]
     assert len(made.graphs) == 1
     slots = len(made.pinned)
     del pipe
@@ -154,9 +154,8 @@ def test_back_from_the_third_call_on_a_graph(stand_in: Callable[..., Driver]) ->
         put(np.full(n, np.nan, np.float32), out)
         made.log.clear()
         assert archive.decompress(out) is out
-        # the first archive is that of a call that had not been before, and the one with values aside goes the general way
-        single = ["briquette_inverse", "sync"]
-        assert made.log == (single if seed in (0, 1, 2, 6) else ["graph", "sync"])
+        single = ["briquette_inverse", "sync"]  # with values aside it goes the general way
+        assert made.log == (single if seed in (0, 1, 6) else ["graph", "sync"])
         assert CudaMemory().download(out).tobytes() == bq.decompress(coded(pipe, x), target="numpy").tobytes()
         part = archive.decompress(flat=slice(9000, 20_000))
         assert CudaMemory().download(part).tobytes() == CudaMemory().download(out[9000:20_000]).tobytes()

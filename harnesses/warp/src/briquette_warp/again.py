@@ -6,7 +6,7 @@ A call on a small array is nearly all host time, and most of that goes into find
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from briquette.graph import NodePort
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Launches = Callable[[int, int], bytes]
 
 _ZERO: Final = bytes(8)
+#: devices and streams that are kept
+_PLACES: Final = 16
 
 
 class _At(NamedTuple):
@@ -30,67 +32,81 @@ class _At(NamedTuple):
     pointer: int
 
 
+@dataclass(eq=False)
+class _Place:
+    """A device and a stream, and what has been put down for it."""
+
+    session: Any
+    forward: Launches | None = None
+    inverse: tuple[CudaProgram, Launches] | None = None
+
+
 class Again:
-    """Runs a group over arrays of one shape, under one bound, in one device and stream, and back.
+    """Runs a group over arrays of one shape, under one bound, and back.
 
     Parameters
     ----------
     program : CudaProgram
-    session : object
-        Of the target: where the arrays lie.
+    session_of : callable
+        Returns the target's session where an array lies.
     run : GroupRun
         What the runs are like.
     side : (str, str) or None
         The port of values kept aside.
     """
 
-    def __init__(self, program: CudaProgram, session: Any, run: GroupRun, side: NodePort | None) -> None:
-        self._program, self._session, self._run, self._side = program, session, run, side
+    def __init__(self, program: CudaProgram, session_of: Callable[[Any], Any], run: GroupRun, side: NodePort | None) -> None:
+        self._program, self._session_of, self._run, self._side = program, session_of, run, side
         self._given, self._nbytes = given_of(run), program.places(run).end
-        self._launches: Launches | None = None
-        self._back: tuple[CudaProgram, Launches] | None = None
+        self._places: list[_Place] = []
 
-    def __call__(self, source: Any) -> tuple[RunRecord, Mapping[NodePort, Any]] | None:
-        """Return the record and the values of a run over `source`, as the program's `forward` does; None for one elsewhere."""
-        session = self._session
-        if not session.serves(source):
-            return None
+    def _place(self, array: Any) -> _Place:
+        for place in self._places:
+            if place.session.serves(array):
+                return place
+        made = _Place(self._session_of(array))
+        self._places = [made, *self._places[: _PLACES - 1]]
+        return made
+
+    def __call__(self, source: Any) -> tuple[RunRecord, Mapping[NodePort, Any]]:
+        """Return the record and the values of a run over `source`, as the program's `forward` does."""
+        place = self._place(source)
+        session = place.session
         with session.current():
             control = session.memory(self._nbytes)
-            if self._launches is None:
-                self._launches = session.prepared(self._start, (source.pointer, control.pointer), 8 * HEAD)
-            heads = [self._launches(source.pointer, control.pointer)]
+            if place.forward is None:
+                place.forward = session.prepared(self._start, (source.pointer, control.pointer), 8 * HEAD)
+            heads = [place.forward(source.pointer, control.pointer)]
             record = RunRecord()
             record.defer(self._program.filler(self._given, heads))
             if heads[0][8 * KEPT : 8 * KEPT + 8] != _ZERO:
-                return record, self.values(source, control, record, heads)
+                return record, self.values(session, source, control, record, heads)
         if self._side:
             record.results[self._side[0]] = {"outliers": 0}
-        return record, _NothingAside(self, control, heads)
+        return record, _NothingAside(self, session, control, heads)
 
     def _start(self, session: Any, addresses: Sequence[int]) -> None:
         source, control = map(_At, addresses)
         self._program.start(self._program.laid(session, source, self._run, control))
 
-    def values(self, source: Any, control: Any, record: RunRecord, heads: list[bytes]) -> dict[NodePort, Any]:
+    def values(self, session: Any, source: Any, control: Any, record: RunRecord, heads: list[bytes]) -> dict[NodePort, Any]:
         """Return the values of a run; the kernel that writes the side stream is launched where there is one."""
-        work = self._program.laid(self._session, source, replace(self._run, record=record), control)
+        work = self._program.laid(session, source, replace(self._run, record=record), control)
         work.heads = heads
         return self._program.found(work, self._program.main(work))
 
     def back(self, inverse: Callable[[], GroupProgram | None], control: Any, out: Any) -> bool:
-        """Decompress what a run that kept nothing aside has left in `control`; False where `out` lies elsewhere."""
-        session = self._session
-        if not session.serves(out):
-            return False
+        """Decompress what a run that kept nothing aside has left in `control`; False where no program does."""
+        place = self._place(out)
+        session = place.session
         with session.current():
-            if self._back is None:
+            if place.inverse is None:
                 program: Any = inverse()
                 if program is None:
                     return False
-                start = lambda place, addresses: self._start_back(program, place, addresses)  # noqa: E731
-                self._back = program, session.prepared(start, (out.pointer, control.pointer), 8 * HEAD)
-            program, launches = self._back
+                start = lambda where, addresses: self._start_back(program, where, addresses)  # noqa: E731
+                place.inverse = program, session.prepared(start, (out.pointer, control.pointer), 8 * HEAD)
+            program, launches = place.inverse
             head = launches(out.pointer, control.pointer)
         program.check(head[8 * FLAG : 8 * FLAG + 4] != _ZERO[:4])
         return True
@@ -106,15 +122,15 @@ class Again:
 class _NothingAside(Repeated):
     """The values of a run that kept nothing aside, made when somebody looks at them: an archive is often only kept."""
 
-    __slots__ = ("_again", "_control", "_heads", "_made")
+    __slots__ = ("_again", "_control", "_heads", "_made", "_session")
 
-    def __init__(self, again: Again, control: Any, heads: list[bytes]) -> None:
-        self._again, self._control, self._heads = again, control, heads
+    def __init__(self, again: Again, session: Any, control: Any, heads: list[bytes]) -> None:
+        self._again, self._session, self._control, self._heads = again, session, control, heads
         self._made: dict[NodePort, Any] | None = None
 
     def _values(self) -> dict[NodePort, Any]:
         if self._made is None:
-            self._made = self._again.values(_At(0), self._control, RunRecord(), self._heads)
+            self._made = self._again.values(self._session, _At(0), self._control, RunRecord(), self._heads)
         return self._made
 
     def __getitem__(self, port: NodePort) -> Any:

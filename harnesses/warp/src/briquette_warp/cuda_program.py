@@ -169,7 +169,7 @@ class CudaProgram(GroupProgram):
     def again(self, source: Any, run: GroupRun) -> Again | None:
         if not (self._parts.resolves and self._parts.coder) or self._parts.settled:
             return None  # the host has a part in it
-        return Again(self, self._target.session(source), run, self._parts.side)
+        return Again(self, self._target.session, run, self._parts.side)
 
     def prepare(self, session: Any, source: Any, run: GroupRun) -> Enqueued:
         """Take the memory of a run; nothing is launched."""
