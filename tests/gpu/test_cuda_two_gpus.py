@@ -53,6 +53,31 @@ def test_both_at_once() -> None:
     assert {a.to_bytes() for a in archives} == {expected}
 
 
+@pytest.mark.parametrize("current", [0, 1])
+def test_calls_that_come_again_on_both(current: int) -> None:
+    pipe, n = bq.Pipeline.from_preset("fast"), 120_000
+    arrays = []
+    for device in (0, 1):
+        with cupy.cuda.Device(device):
+            arrays.append((cupy.empty(n, "float32"), cupy.empty(n, "float32")))
+    for turn in range(8):
+        for device, (x, out) in enumerate(arrays):
+            host = walk(n) * (1 + turn + 10 * device)
+            host[turn :: 500 + turn] = np.nan if turn % 4 == 3 else 1.0
+            with cupy.cuda.Device(device):
+                x.set(host)
+                out.fill(0)
+                cupy.cuda.Device(device).synchronize()
+            with cupy.cuda.Device(current):
+                archive = bq.compress_on_device(x, 1e-3, "rel", pipeline=pipe)
+                archive.decompress(out)
+                assert cupy.cuda.runtime.getDevice() == current
+                expected = bytes(bq.compress(host, 1e-3, "rel", pipeline=pipe, target="numpy"))
+                assert archive.to_bytes() == expected
+            with cupy.cuda.Device(device):
+                assert out.get().tobytes() == bq.decompress(expected, target="numpy").tobytes()
+
+
 def test_torch_on_device_1() -> None:
     torch = pytest.importorskip("torch")
     host = walk(50_000)

@@ -108,7 +108,7 @@ class _Graph:
 
     def __init__(self, session: Session, graph: Any, slot: int, ring: Ring, nbytes: int) -> None:
         lib, order = driver.bindings(), driver.stream(session.stream)
-        self._graph, self._slot, self._ring, self._nbytes = graph, slot, ring, nbytes
+        self._session, self._graph, self._slot, self._ring, self._nbytes = session, graph, slot, ring, nbytes
         self._launch, self._wait = partial(lib.cuGraphLaunch, graph, order), partial(lib.cuStreamSynchronize, order)
 
     @staticmethod
@@ -139,7 +139,8 @@ class _Graph:
 
     def __del__(self) -> None:
         try:
-            driver.bindings().cuGraphExecDestroy(self._graph)
+            with self._session.current():
+                driver.bindings().cuGraphExecDestroy(self._graph)
             self._ring.give(self._slot)
         except Exception:  # the interpreter or the driver is shutting down
             return
