@@ -279,7 +279,7 @@ def test_keys_do_not_depend_on_the_order_of_a_mapping() -> None:
 
 
 def test_keys_contain_the_version_of_briquette(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "_core_version", lambda: "another")
+    monkeypatch.setattr(cache_module, "core_version", lambda: "another")
     assert cache_key({"source": "int f();"}) != KEY
 
 

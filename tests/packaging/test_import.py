@@ -39,3 +39,25 @@ def test_import_takes_less_than_a_third_of_a_second(tmp_path: Path) -> None:
 
 def test_works_without_tomllib(tmp_path: Path) -> None:
     run(HIDDEN, tmp_path)
+
+
+# Planning and composing for a GPU needs none: this is all of a first call but the launches.
+FIRST = """
+import sys
+import briquette
+before = set(sys.modules)
+from briquette.sources import resolve_headers
+from briquette_target_cuda import driver, target
+driver.missing = lambda: None
+run = briquette.Pipeline.from_preset("fast").executable("float32", "cuda")
+(step,) = run.plan.forward.steps
+resolve_headers(run.program(step, "forward")._module._source)
+unwanted = {"fractions", "email", "csv", "zipfile", "secrets", "tempfile", "importlib.metadata", "importlib.resources"}
+unwanted |= {"concurrent.futures", "briquette_warp.host_program", "briquette_warp.emulated", "briquette_quantize.integer"}
+print(*sorted((set(sys.modules) - before) & unwanted))
+"""
+
+
+def test_a_first_call_imports_what_it_uses(tmp_path: Path) -> None:
+    """With a filled cache most of a process's first call is imports, so what is slow to import is left to those that need it."""
+    assert run(FIRST, tmp_path).split() == []

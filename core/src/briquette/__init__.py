@@ -36,30 +36,21 @@ if TYPE_CHECKING:
 
 # name -> module that defines it; loaded on first use, so that importing briquette costs next to nothing
 _LAZY: Final = {
-    **dict.fromkeys(
-        (
-            "CompressResult",
-            "DecompressResult",
-            "VerifyReport",
-            "compress",
-            "compress_run",
-            "decompress",
-            "decompress_run",
-            "info",
-            "verify",
-        ),
-        "api",
-    ),
-    **dict.fromkeys(("DeviceArchive", "compress_on_device"), "on_device"),
-    **dict.fromkeys(("FusedOp", "FusionAccess", "FusionSpec"), "declare"),
-    "BriquetteError": "errors",
-    "max_archive_bytes": "archived",
-    "ParamStruct": "params",
-    **dict.fromkeys(("Pipeline", "chain"), "pipeline"),
-    "Plan": "plan",
-    **dict.fromkeys(("Chunked", "PortType"), "ports"),
-    **dict.fromkeys(("Bound", "RunRecord"), "record"),
-    "Stage": "stage",
+    name: module
+    for module, names in {
+        "api": "CompressResult DecompressResult VerifyReport compress compress_run decompress decompress_run info verify",
+        "archived": "max_archive_bytes",
+        "declare": "FusedOp FusionAccess FusionSpec",
+        "errors": "BriquetteError",
+        "on_device": "DeviceArchive compress_on_device",
+        "params": "ParamStruct",
+        "pipeline": "Pipeline chain",
+        "plan": "Plan",
+        "ports": "Chunked PortType",
+        "record": "Bound RunRecord",
+        "stage": "Stage",
+    }.items()
+    for name in names.split()
 }
 
 __all__ = [
@@ -94,7 +85,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from .archived import core_version
+        from ._folders import core_version
 
         return core_version()
     module = _LAZY.get(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ._load import describe
 from ._scan import GROUPS, FoundPack, name_problem
@@ -15,13 +15,12 @@ from .stage import Stage
 from .target import Target
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from ._scan import AnyPoint
 
 State = Literal["loaded", "not loaded", "broken", "incompatible", "disabled", "shadowed"]
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a registered object comes from.
 
     Attributes
@@ -64,7 +63,7 @@ class Entry:
     """One entry point of a pack."""
 
     pack: Pack
-    point: EntryPoint
+    point: AnyPoint
     state: Literal["unloaded", "loading", "loaded", "failed"] = "unloaded"
     value: object = None
     error: BaseException | None = None

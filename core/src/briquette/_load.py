@@ -7,8 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, NamedTuple, TextIO, cast
 
 #: loads that take longer are noted, in seconds
 SLOW: Final = 1.0
@@ -45,8 +44,7 @@ class _Capture:
         return self._text.getvalue()
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of a load: a value or an error, and notes on what else it did."""
 
     value: object = None

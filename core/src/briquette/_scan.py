@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ._folders import Folder, Point, distribution, folders, normalized
 from ._load import describe
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
+
+    AnyPoint = EntryPoint | Point
 
 #: entry point group -> what one of its objects is called in messages
 GROUPS: Final[Mapping[str, str]] = {
@@ -31,11 +33,6 @@ _ALIAS: Final = re.compile(rf"{_NAME.pattern}\.{_NAME.pattern}")
 DISTRIBUTION: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 
 
-def normalized(distribution: str) -> str:
-    """Return a distribution's name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", distribution).lower()
-
-
 def name_problem(group: str, name: str) -> str | None:
     """Return what is wrong with a registered name, or None."""
     if group == "briquette.packs":  # never looked up by name
@@ -51,8 +48,7 @@ def name_problem(group: str, name: str) -> str | None:
     return f"{GROUPS[group]} name {name!r} may hold only lower-case letters, digits and single hyphens; rename it"
 
 
-@dataclass(frozen=True)
-class FoundPack:
+class FoundPack(NamedTuple):
     """A distribution that registers something with briquette.
 
     Attributes
@@ -61,7 +57,7 @@ class FoundPack:
         Normalized name (PEP 503), so that archives do not depend on how a build backend spells it.
     version, location : str
         As its metadata has them; the directory that holds the metadata.
-    points : tuple of EntryPoint
+    points : tuple of EntryPoint or Point
         Those of the known groups, in the order of the file.
     fault : str
         Why the metadata could not be read, or empty.
@@ -72,18 +68,20 @@ class FoundPack:
     distribution: str
     version: str
     location: str = ""
-    points: tuple[EntryPoint, ...] = field(default=(), hash=False)
+    points: tuple[AnyPoint, ...] = ()
     fault: str = ""
     shadowed: str = ""
 
 
 def installed() -> list[FoundPack]:
     """Return the packs on `sys.path`, in the order of the path; shadowed copies that differ come too."""
-    from importlib.metadata import distributions  # slow to import, and `import briquette` does not need it
+    plain = folders()
+    if plain is None:
+        from importlib.metadata import distributions
 
     found: list[FoundPack] = []
     first: dict[str, FoundPack] = {}
-    for dist in distributions():
+    for dist in distributions() if plain is None else plain:
         try:
             text = dist.read_text("entry_points.txt")
         except (OSError, UnicodeDecodeError):
@@ -95,7 +93,7 @@ def installed() -> list[FoundPack]:
             continue
         earlier = first.get(pack.distribution)
         if earlier is None:
-            winner = _winner(pack)
+            winner = _winner(pack, plain)
             if not winner:
                 first[pack.distribution] = pack
                 found.append(pack)
@@ -121,7 +119,7 @@ def grouped(points: Iterable[EntryPoint]) -> list[FoundPack]:
     ]
 
 
-def _read(dist: Distribution) -> FoundPack | None:
+def _read(dist: Distribution | Folder) -> FoundPack | None:
     location = _location(dist)
     try:
         metadata = dist.metadata
@@ -137,21 +135,17 @@ def _read(dist: Distribution) -> FoundPack | None:
     return FoundPack(normalized(name), version, location, points)
 
 
-def _location(dist: Distribution) -> str:
+def _location(dist: Distribution | Folder) -> str:
     try:
         return str(dist.locate_file(""))
     except Exception:  # finders that do not keep files
         return ""
 
 
-def _winner(pack: FoundPack) -> str:
+def _winner(pack: FoundPack, plain: list[Folder] | None) -> str:
     """Return where an import of `pack`'s distribution would come from instead, or nothing where it is this one."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    try:
-        location = _location(distribution(pack.distribution))
-    except (PackageNotFoundError, ValueError):
-        return ""
+    found = distribution(pack.distribution, plain)
+    location = _location(found) if found is not None else pack.location
     return "" if location == pack.location else f"another version in {location}"
 
 

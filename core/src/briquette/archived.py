@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 from . import discovery
+from ._folders import core_version
 from .archive import Edge as ArchivedEdge
 from .archive import Header, StageEntry, cbor
 from .archive.layout import RAW_CHUNK, stream_table_bytes
@@ -21,15 +21,6 @@ from .record import Bound
 
 #: bytes of an archive beyond those of its data, at most, less the checksums of large arrays (see `max_archive_bytes`)
 OVERHEAD = 1024
-
-
-@lru_cache(maxsize=1)
-def core_version() -> str:
-    """Return the version of the installed briquette-core."""
-    try:
-        return version("briquette-core")
-    except PackageNotFoundError:
-        return "0"
 
 
 def header_for(pipe: Pipeline, source: Source, bound: Bound | None, state: Mapping[str, Mapping[str, Scalar]]) -> Header:

@@ -8,8 +8,7 @@ between steps then. A run has its arena to itself: as many are made as runs of o
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -26,8 +25,7 @@ ALLOCATIONS: Final[tuple[str, ...]] = get_args(Allocation)
 Slot = tuple[NodePort, int]
 
 
-@dataclass(frozen=True)
-class ArenaLayout:
+class ArenaLayout(NamedTuple):
     """Places in an arena.
 
     Attributes

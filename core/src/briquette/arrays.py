@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,8 @@ from .target import DeviceMemory
 _DLPACK_CPU: Final = 1
 
 
-@dataclass(eq=False, slots=True)  # made in every run: frozen, it would take as long as a driver call
-class Source:
-    """An input array, ready to compress; nobody changes it.
+class Source(NamedTuple):
+    """An input array, ready to compress.
 
     Attributes
     ----------

@@ -9,14 +9,16 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import UsageError
 from .record import Bound
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 _PIECE: Final = 1 << 18
 _MAX: Final = sys.float_info.max
@@ -60,8 +62,7 @@ def _counted(values: NDArray[Any], missing: Sequence[float]) -> NDArray[np.bool_
     return counted
 
 
-@dataclass(frozen=True)
-class Extent:
+class Extent(NamedTuple):
     """Smallest and largest finite value of a stream, and its first one (ints of integers); all 0 where there is not `any`."""
 
     lo: float
@@ -80,7 +81,7 @@ def round_down(exact: Fraction) -> float:
         near = float(exact)
     except OverflowError:
         return _MAX if exact > 0 else -math.inf
-    return math.nextafter(near, -math.inf) if Fraction(near) > exact else near
+    return math.nextafter(near, -math.inf) if near > exact else near
 
 
 def first_finite(values: NDArray[Any], missing: Sequence[float] = ()) -> float | None:
@@ -135,6 +136,8 @@ def _as_looked_at(missing: Sequence[float], dtype: np.dtype[Any]) -> Sequence[fl
 
 def range_bound(relative: float, over: Extent) -> tuple[float, float]:
     """Return the range of the finite values and the absolute bound ``relative * range``, both rounded down."""
+    from fractions import Fraction  # slow to import, and an absolute bound needs none
+
     if math.isfinite(over.hi - over.lo):
         span = round_down(Fraction(over.hi) - Fraction(over.lo))
         return span, round_down(Fraction(relative) * Fraction(span))
@@ -154,6 +157,8 @@ def integer_bound(bound: Bound | None, over: Extent) -> int:
         return 0
     if bound.mode == "pwrel":
         raise UsageError("integers have no point-wise relative bound; use mode abs or rel, or convert them to float64")
+    from fractions import Fraction
+
     return math.floor(Fraction(bound.eb) * (int(over.hi) - int(over.lo) if bound.mode == "rel" else 1))
 
 
@@ -268,6 +273,8 @@ def _relative(
     x: NDArray[np.float64], y: NDArray[np.float64], size: NDArray[np.float64], eb: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the errors `size` of `y` relative to `x`, and which are beyond `eb`, exactly; zeros must keep their sign."""
+    from fractions import Fraction
+
     tiny = np.where(np.abs(x) < 2.0**-400, 2.0**600, 1.0)  # no product below is subnormal, unless an error of 0 is all it allows
     whole = np.abs(x) * tiny
     found, allowed = size * tiny, eb * whole

@@ -17,19 +17,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final, TypeAlias, Union
+from typing import Final, NamedTuple, TypeAlias, Union
 
 import xxhash
 
 from . import settings
+from ._folders import core_version
 from .errors import UsageError
 
 DEFAULT_MAX_BYTES: Final = 512 << 20
@@ -57,7 +54,7 @@ def cache_key(parts: Mapping[str, KeyPart]) -> str:
         sequence and not in a mapping.
     """
     digest = hashlib.sha256()
-    for piece in _encode({"briquette": _core_version(), "layout": _LAYOUT, "parts": parts}):
+    for piece in _encode({"briquette": core_version(), "layout": _LAYOUT, "parts": parts}):
         digest.update(piece)
     return digest.hexdigest()
 
@@ -88,16 +85,7 @@ def _encode(part: KeyPart) -> Iterator[bytes]:
         )
 
 
-@lru_cache(maxsize=1)
-def _core_version() -> str:
-    try:
-        return version("briquette-core")
-    except PackageNotFoundError:  # run from a source tree
-        return "unknown"
-
-
-@dataclass(frozen=True)
-class CacheInfo:
+class CacheInfo(NamedTuple):
     """What `Cache.info` reports.
 
     Attributes
@@ -188,6 +176,8 @@ class Cache:
         size = _HEADER_BYTES + len(payload)
         if self.directory is None or size > self.max_bytes:
             return False
+        import secrets  # slow to import, and a first call with a filled cache stores nothing
+
         path = self._path(self.directory, key)
         temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
         try:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, cast
 
 from . import settings as _settings
 from ._entries import Entry, Origin, Pack
+from ._folders import normalized
 from ._forklock import ForkLock
 from ._load import guarded
 from ._packstatus import PackStatus, status
-from ._scan import BUILTIN, DISTRIBUTION, GROUPS, FoundPack, grouped, installed, normalized
+from ._scan import BUILTIN, DISTRIBUTION, GROUPS, FoundPack, grouped, installed
 from .errors import ArchiveError, ArchiveVersionError, DeclarationError, LookupFailed, MissingPack, PackError
 from .harness import Harness
 from .packinfo import PackInfo

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from .declare import FusionAccess, FusionSpec
 from .errors import DeclarationError, PipelineError
@@ -25,8 +25,7 @@ CHUNK_LIMIT: Final = 65_536
 NodePort = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(NamedTuple):
     """One connection, from an output port (or the pipeline's input) to an input port."""
 
     src: str

@@ -36,7 +36,7 @@ def all_of(checks: Iterable[Callable[[int, int], None]]) -> Callable[[int, int],
     return check if checks else None
 
 
-@dataclass
+@dataclass(eq=False)
 class Gathered:
     """Puts the pieces a NumPy step makes together: streams where they belong, chunked values at the end."""
 
@@ -68,7 +68,7 @@ class Gathered:
         return {**self._streams, **{port: Chunked.concatenate(parts) for port, parts in self._chunked.items()}}
 
 
-@dataclass
+@dataclass(eq=False)
 class Cutter:
     """Cuts port values to a range of elements that begins at a chunk."""
 

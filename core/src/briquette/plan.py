@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .graph import Graph, NodePort
 from .harness import Direction
@@ -15,8 +15,7 @@ from .ports import PortType
 StepKind = Literal["fused", "kernel", "numpy"]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One step of a plan.
 
     Attributes
@@ -33,8 +32,7 @@ class Step:
     harness: str = ""
 
 
-@dataclass(frozen=True)
-class EdgeReason:
+class EdgeReason(NamedTuple):
     """Why the stages at both ends of an edge do not run in one kernel."""
 
     src: str
@@ -42,8 +40,7 @@ class EdgeReason:
     reason: str
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(NamedTuple):
     """A materialized port: alive from the step that makes it to the last that reads it (both included).
 
     Where `again` is set, an earlier step has made the port already (each branch of a fan-out gives it back when
@@ -57,8 +54,7 @@ class Buffer:
     again: bool = False
 
 
-@dataclass(frozen=True)
-class DirectionPlan:
+class DirectionPlan(NamedTuple):
     """The plan of one direction; steps are in execution order."""
 
     direction: Direction

@@ -123,7 +123,7 @@ class PortType:
         return itemsize(self.dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Chunked:
     """The value of a chunked port.
 
@@ -158,7 +158,7 @@ class Chunked:
         return Chunked(np.concatenate([p.sizes for p in parts]), np.concatenate([p.words for p in parts]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scratch:
     """Room for a chunked value: what a `Sink` is where no archive owns the memory."""
 

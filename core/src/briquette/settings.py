@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .errors import UsageError
 
@@ -28,8 +27,7 @@ from .errors import UsageError
 MAX_THREADS: Final = 1024
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The settings in force; None stands for briquette's own choice."""
 
     disable_packs: tuple[str, ...] = ()

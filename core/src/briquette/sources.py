@@ -7,16 +7,13 @@ works where packages are installed in a zip file or under a path the compiler co
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.resources
 import importlib.util
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from .errors import DeclarationError
 from .target import KernelSource
@@ -32,8 +29,7 @@ _TOKENS: Final = re.compile(
 _HEADER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:/[A-Za-z0-9_.+-]+)+\.cuh")
 
 
-@dataclass(frozen=True)
-class Headers:
+class Headers(NamedTuple):
     """The headers of one translation unit.
 
     Attributes
@@ -97,7 +93,9 @@ def owner_of(header: str) -> str:
 
 def _distributions() -> Mapping[str, list[str]]:
     """Distributions by top-level package; reads the metadata of everything installed, so for messages only."""
-    return importlib.metadata.packages_distributions()
+    from importlib.metadata import packages_distributions
+
+    return packages_distributions()
 
 
 def _read(name: str, includer: str) -> str:
@@ -131,10 +129,14 @@ def _resource(spec: ModuleSpec, parts: Sequence[str]) -> bytes:
             if path.is_file():
                 return path.read_bytes()
         raise FileNotFoundError("/".join(parts))
-    # importlib.resources wants a module; one that was never executed will do.
+    if type(spec.loader) is SourceFileLoader:  # what importlib.resources would do as well, which is slow to import
+        return Path(spec.origin).parent.joinpath(*parts).read_bytes()
+    from importlib.resources import files
+
+    # it wants a module; one that was never executed will do
     module = types.ModuleType(spec.name)
     module.__spec__ = spec
-    file = importlib.resources.files(module)
+    file = files(module)
     for part in parts:
         file = file / part
     return file.read_bytes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from .._names import unfit
 from ..errors import ArchiveError, UsageError
@@ -53,8 +53,7 @@ class StageEntry:
         return f"{self.pack}:{self.stage}"
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(NamedTuple):
     """An edge of the pipeline. The pipeline's own input is node ``""``, port ``"in"``."""
 
     src_node: str

@@ -95,7 +95,7 @@ def write_raw(header: Header, data: NDArray[Any], out: Any = None, *, map: Block
     return buf.data
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ChunkedSink:
     """Memory of the archive that a chunked port is written to (a `harness.Sink`).
 

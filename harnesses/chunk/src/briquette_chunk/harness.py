@@ -7,7 +7,6 @@ from typing import Final
 
 from briquette.harness import Direction, Geometry, GroupProgram, Harness, Member
 from briquette.target import Target
-from briquette_warp.host_program import HostProgram
 
 from .chain import ChunkComposition, refuse_chain
 from .compose import cuda_source, host_source
@@ -44,6 +43,8 @@ class ChunkHarness(Harness):
         parts = ChunkComposition(tuple(chain), chunk)
         if target.dialect == "cuda":
             return ChunkCudaProgram(parts, direction, target, source)
+        from briquette_warp.host_program import HostProgram  # runs on a GPU need none of it
+
         module = target.compile(source or host_source(parts, direction))
         return HostProgram(parts, direction, module, target, asked.get("grain", 1))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from briquette._scan import normalized
+from briquette._folders import normalized
 from briquette.errors import BriquetteError
 
 

@@ -12,9 +12,7 @@ from .chain import Composition, refuse_chain
 from .compose import host_source
 from .cuda_program import CudaProgram, refuse_geometry
 from .element import in_element_form
-from .emulated import EmulatedProgram
 from .geometries import cuda_geometries, host_geometries
-from .host_program import HostProgram
 
 _DIALECTS: Final = ("c++", "cuda")
 
@@ -43,8 +41,13 @@ class WarpHarness(Harness):
         parts = Composition(tuple(chain), chunk, asked.get("lane"))
         if target.dialect == "cuda":
             return CudaProgram(parts, direction, target, source)
+        # imported here, because runs on a GPU need neither
         if any(map(in_element_form, chain)):
+            from .emulated import EmulatedProgram
+
             return EmulatedProgram(parts, direction, target)
+        from .host_program import HostProgram
+
         module = target.compile(source or host_source(parts, direction))
         return HostProgram(parts, direction, module, target, asked.get("grain", 1))
 

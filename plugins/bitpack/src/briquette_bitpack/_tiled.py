@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +35,7 @@ def max_words(types: Mapping[str, PortType], chunk: int) -> int:
     return 0 if info is None else tiles.tiles_of(chunk, info) * max(info.side_words)
 
 
-@dataclass(frozen=True)
-class Payload:
+class Payload(NamedTuple):
     """A piece's payload taken apart: each segment's width, and where its words begin; the value of the port of tiles."""
 
     widths: Bytes

@@ -18,7 +18,6 @@ from briquette.ports import INTEGER_DTYPES, Chunked, PortType, PortValue
 from briquette.stage import PrimeContext, Scope, Stage
 
 from .bound import largest_code, step_for, toward_zero
-from .integer import IntegerQuantizer
 from .narrow import NarrowRule
 
 #: codes of this magnitude and more are computed in float64 for float32 data too
@@ -91,7 +90,11 @@ class LinearQuantizer(Stage):
 
     def stand_in(self, dtype: str) -> Stage:
         """Return the integer quantizer for integers, unless the type of the codes is given."""
-        return IntegerQuantizer() if dtype in INTEGER_DTYPES and self.code_type == "auto" else self
+        if dtype not in INTEGER_DTYPES or self.code_type != "auto":
+            return self
+        from .integer import IntegerQuantizer  # of no use to any other run
+
+        return IntegerQuantizer()
 
     def max_chunk_words(self, port: str, types: Mapping[str, PortType], chunk: int) -> int:
         """Return the words of a chunk in which every value is kept aside."""

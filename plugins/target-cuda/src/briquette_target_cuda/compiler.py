@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
-import tempfile
 import time
 from collections.abc import Mapping
 from functools import lru_cache
@@ -130,6 +129,8 @@ def compiled(source: KernelSource, capability: tuple[int, int], cache: Cache) ->
 
 
 def _compile(source: KernelSource, headers: Mapping[str, str], form: str, arch: str) -> bytes:
+    import tempfile
+
     from cuda.core import Program, ProgramOptions
 
     log = io.StringIO()

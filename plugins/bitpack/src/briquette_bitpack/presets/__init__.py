@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from functools import partial
+from pkgutil import get_data  # zip files too; importlib.resources, which does more, is slow to import
 
-_HERE = files(__name__)
 
-ADAPTIVE = _HERE / "adaptive.toml"
-FAST = _HERE / "fast.toml"
-PLANES = _HERE / "planes.toml"
-ZIGZAG = _HERE / "zigzag.toml"
-MASKED = _HERE / "masked.toml"
+def _text(file: str) -> str:
+    found = get_data(__name__, file)
+    assert found is not None
+    return found.decode()
+
+
+ADAPTIVE = partial(_text, "adaptive.toml")
+FAST = partial(_text, "fast.toml")
+PLANES = partial(_text, "planes.toml")
+ZIGZAG = partial(_text, "zigzag.toml")
+MASKED = partial(_text, "masked.toml")

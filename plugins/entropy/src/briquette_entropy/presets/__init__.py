@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from functools import partial
+from pkgutil import get_data  # zip files too; importlib.resources, which does more, is slow to import
 
-_HERE = files(__name__)
 
-ARCHIVE = _HERE / "archive.toml"
+def _text(file: str) -> str:
+    found = get_data(__name__, file)
+    assert found is not None
+    return found.decode()
+
+
+ARCHIVE = partial(_text, "archive.toml")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from functools import partial
+from pkgutil import get_data  # zip files too; importlib.resources, which does more, is slow to import
 
-_HERE = files(__name__)
 
-CHUNKED = _HERE / "chunked.toml"
-LOSSLESS = _HERE / "lossless.toml"
-LEADING_BITS = _HERE / "leading-bits.toml"
-LEADING_REPEATS = _HERE / "leading-repeats.toml"
-PACKED_CHUNKS = _HERE / "packed-chunks.toml"
-PACKED_WIDTHS = _HERE / "packed-widths.toml"
-REPEATED_PLANES = _HERE / "repeated-planes.toml"
+def _text(file: str) -> str:
+    found = get_data(__name__, file)
+    assert found is not None
+    return found.decode()
+
+
+CHUNKED = partial(_text, "chunked.toml")
+LOSSLESS = partial(_text, "lossless.toml")
+LEADING_BITS = partial(_text, "leading-bits.toml")
+LEADING_REPEATS = partial(_text, "leading-repeats.toml")
+PACKED_CHUNKS = partial(_text, "packed-chunks.toml")
+PACKED_WIDTHS = partial(_text, "packed-widths.toml")
+REPEATED_PLANES = partial(_text, "repeated-planes.toml")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from functools import partial
+from pkgutil import get_data  # zip files too; importlib.resources, which does more, is slow to import
 
-_HERE = files(__name__)
 
-TILED = _HERE / "tiled.toml"
-TILED_OUTLIER = _HERE / "tiled-outlier.toml"
-TILED_FIXED = _HERE / "tiled-fixed.toml"
+def _text(file: str) -> str:
+    found = get_data(__name__, file)
+    assert found is not None
+    return found.decode()
+
+
+TILED = partial(_text, "tiled.toml")
+TILED_OUTLIER = partial(_text, "tiled-outlier.toml")
+TILED_FIXED = partial(_text, "tiled-fixed.toml")
