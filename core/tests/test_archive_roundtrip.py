@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from briquette.archive import Archive, ArchiveWriter, raw_size, write_raw
-from briquette.archive.tools import edit_header, reseal
 from briquette.errors import ArchiveError, DeclarationError, UsageError
 from briquette.harness import Overflow
 from briquette.ports import Chunked
+from briquette_conformance.resealing import edit_header, reseal
 
 # -- segments ----------------------------------------------------------------------------------------------
 

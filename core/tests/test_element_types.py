@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import briquette as bq
-from briquette.archive import tools
 from briquette.errors import ArchiveError, MissingPack
 from briquette.ports import FLOAT_DTYPES, INTEGER_DTYPES, STREAM_DTYPES, PortType, carried, itemsize, numpy_dtype
+from briquette_conformance import resealing as tools
 
 
 def test_sizes_need_no_numpy_that_knows_the_type() -> None:

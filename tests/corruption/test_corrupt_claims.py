@@ -18,11 +18,11 @@ from hostile.guard import SLACK
 import briquette
 from briquette import outliers
 from briquette.archive import Archive, ArchiveWriter
-from briquette.archive.tools import edit_header
 from briquette.errors import ArchiveError
 from briquette.graph import Graph
 from briquette.pipeline import Pipeline
 from briquette.ports import Chunked
+from briquette_conformance.resealing import edit_header
 
 CHUNK, CHUNKS = 65_536, 64
 

@@ -12,8 +12,8 @@ from hostile.archives import COUNT, sound
 from hostile.campaigns import TARGETS
 
 import briquette
-from briquette.archive.tools import edit_header
 from briquette.errors import ArchiveError, ArchiveVersionError, MissingPack
+from briquette_conformance.resealing import edit_header
 
 Fields = dict[str, Any]
 QUANTIZER, PREDICTOR, CODER = range(3)

@@ -9,8 +9,8 @@ from hostile.campaigns import TARGETS
 
 import briquette
 from briquette.archive import Archive
-from briquette.archive.tools import reseal
 from briquette.errors import ArchiveError
+from briquette_conformance.resealing import reseal
 
 MAIN, SIDE = 0, 1  # the segments of the coder and of the values kept aside
 

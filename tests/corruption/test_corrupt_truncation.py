@@ -10,8 +10,8 @@ from hostile.archives import COUNT, EVERY, FORMS, SIDED, Sound, forms, sound
 from hostile.campaigns import TARGETS, outcome, same_bits
 
 import briquette
-from briquette.archive.tools import reseal
 from briquette.errors import ArchiveError
+from briquette_conformance.resealing import reseal
 
 
 def archives(preset: str, *names: str) -> list[Sound]:

@@ -18,8 +18,8 @@ from golden_recipes import ARCHIVES, FORMS, RECIPES, manifest
 import briquette as bq
 from briquette import discovery
 from briquette.archive import Archive
-from briquette.archive.tools import edit_header, reseal
 from briquette.errors import ArchiveError, ArchiveVersionError
+from briquette_conformance.resealing import edit_header, reseal
 
 ENTRIES = manifest()
 WAYS = [("numpy", "auto"), ("host", "auto"), ("host", "off")]

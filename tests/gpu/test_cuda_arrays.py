@@ -11,8 +11,8 @@ import pytest
 
 import briquette as bq
 from briquette import discovery
-from briquette.archive.tools import reseal
 from briquette.errors import BriquetteError, UnsupportedInput
+from briquette_conformance.resealing import reseal
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="device arrays come from CuPy here")

@@ -64,7 +64,7 @@ def test_archives_that_stay_on_the_device() -> None:
 
 def test_damage_is_refused() -> None:
     from briquette.archive import Archive
-    from briquette.archive.tools import reseal
+    from briquette_conformance.resealing import reseal
 
     x = codes(50_000, "int32")
     data = bytearray(bq.compress(x, pipeline=bq.chain("huffman"), target="numpy"))

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 import briquette as bq
 from briquette import discovery
 from briquette.archive import Archive
-from briquette.archive.tools import edit_header, reseal
 from briquette.errors import ArchiveError, BriquetteError, PipelineError
 from briquette.executor import Executable
 from briquette.ports import Chunked, PortType
 from briquette.record import RunRecord
 from briquette.stage import Scope, Stage
+from briquette_conformance.resealing import edit_header, reseal
 
 CODE_TYPES = ("int16", "uint16", "int32", "uint32", "int64", "uint64")
 #: stages between selector and coder, and the coder

@@ -12,9 +12,9 @@ import briquette as bq
 import briquette_entropy
 from briquette import discovery
 from briquette.archive import Archive
-from briquette.archive.tools import reseal
 from briquette.errors import ArchiveError, PipelineError
 from briquette.sources import included
+from briquette_conformance.resealing import reseal
 
 CODERS = ("huffman", "run-length")
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import briquette as bq
 from briquette.archive import Archive, ArchiveWriter
-from briquette.archive.tools import reseal
 from briquette.errors import ArchiveError, PipelineError
 from briquette.ports import Chunked
+from briquette_conformance.resealing import reseal
 from briquette_entropy._codebook import LIMIT, Codebook, unpack
 from briquette_entropy._symbols import BASE, EXTRA, IS_RUN, LARGE, RUNS, SYMBOLS, fold, follows, tokens, unfold
 from briquette_entropy.huffman import Huffman

@@ -16,7 +16,7 @@ from cuda_stand_in import Driver, Kernels
 
 import briquette as bq
 from briquette import discovery
-from briquette.archive.tools import reseal
+from briquette_conformance.resealing import reseal
 from briquette_target_cuda import driver as target_driver
 from briquette_target_cuda.arrays import DeviceArray, spares_of
 from briquette_target_cuda.target import CudaMemory, Session

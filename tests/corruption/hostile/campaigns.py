@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import briquette
 from briquette.archive import Archive
-from briquette.archive.tools import reseal
 from briquette.errors import ArchiveError, BriquetteError, DeclarationError, PackError
+from briquette_conformance.resealing import reseal
 
 from .archives import sound
 from .guard import Watch

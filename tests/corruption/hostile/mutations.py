@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from briquette.archive import Archive
 from briquette.archive.layout import PROLOGUE_BYTES
-from briquette.archive.tools import edit_header
 from briquette.errors import UsageError
+from briquette_conformance.resealing import edit_header
 
 Zone = tuple[int, int]
 

@@ -20,8 +20,8 @@ import numpy as np
 
 import briquette as bq
 from briquette.archive import Archive
-from briquette.archive.tools import reseal
 from briquette.errors import BriquetteError
+from briquette_conformance.resealing import reseal
 
 _SECONDS: Final = 300
 

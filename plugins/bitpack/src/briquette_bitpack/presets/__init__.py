@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pkgutil import get_data  # zip files too; importlib.resources, which does more, is slow to import
+from briquette.pipeline_toml import preset_file
 
-
-def _text(file: str) -> str:
-    found = get_data(__name__, file)
-    assert found is not None
-    return found.decode()
-
-
-ADAPTIVE = partial(_text, "adaptive.toml")
-FAST = partial(_text, "fast.toml")
-PLANES = partial(_text, "planes.toml")
-ZIGZAG = partial(_text, "zigzag.toml")
-MASKED = partial(_text, "masked.toml")
+ADAPTIVE = preset_file(__name__, "adaptive.toml")
+FAST = preset_file(__name__, "fast.toml")
+PLANES = preset_file(__name__, "planes.toml")
+ZIGZAG = preset_file(__name__, "zigzag.toml")
+MASKED = preset_file(__name__, "masked.toml")

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pkgutil import get_data  # zip files too; importlib.resources, which does more, is slow to import
+from briquette.pipeline_toml import preset_file
 
-
-def _text(file: str) -> str:
-    found = get_data(__name__, file)
-    assert found is not None
-    return found.decode()
-
-
-ARCHIVE = partial(_text, "archive.toml")
+ARCHIVE = preset_file(__name__, "archive.toml")

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from ..errors import BriquetteError
-from . import cbor
-from .layout import (
+from briquette.archive import cbor
+from briquette.archive.layout import (
     BLOCK,
     DESCRIPTOR_BYTES,
     MAX_CHUNK,
@@ -24,6 +23,7 @@ from .layout import (
     stream_table_bytes,
     unpack_descriptors,
 )
+from briquette.errors import BriquetteError
 
 
 def reseal(data: bytes | bytearray | memoryview) -> bytes:
