@@ -25,19 +25,19 @@ OVERHEAD = 1024
 
 def header_for(pipe: Pipeline, source: Source, bound: Bound | None, state: Mapping[str, Mapping[str, Scalar]]) -> Header:
     """Return the header of an archive of `source` made by `pipe`."""
-    stages, edges = _written(pipe)
+    stages, edges = _written(discovery.registry(), pipe.graph)
     chunk = pipe.graph.chunk_for(carried(source.dtype))
     return Header(core_version(), source.dtype, source.byteorder, source.shape, chunk, bound, stages, edges, state)
 
 
-def _written(pipe: Pipeline) -> tuple[tuple[StageEntry, ...], tuple[ArchivedEdge, ...] | None]:
-    registry = discovery.registry()
+@lru_cache(maxsize=64)
+def _written(registry: discovery.Registry, graph: Graph) -> tuple[tuple[StageEntry, ...], tuple[ArchivedEdge, ...] | None]:
     stages = []
-    for node, stage in pipe.graph.nodes.items():
+    for node, stage in graph.nodes.items():
         origin = registry.stage_origin(type(stage))
         stages.append(StageEntry(node, stage.name, origin.distribution, stage.format_version, origin.version, stage.parameters()))
-    beside = pipe.graph.beside_chain  # a linear chain is not written out
-    edges = pipe.graph.edges if beside is None else beside
+    beside = graph.beside_chain  # a linear chain is not written out
+    edges = graph.edges if beside is None else beside
     return tuple(stages), tuple(ArchivedEdge(e.src, e.src_port, e.dst, e.dst_port) for e in edges) or None
 
 

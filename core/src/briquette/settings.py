@@ -110,12 +110,16 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
 
 def config_path(environ: Mapping[str, str]) -> Path | None:
     """Return where the configuration file is looked for, or None where there is no home directory."""
+    return _config_path(*(environ.get(name, "") for name in ("BRIQUETTE_CONFIG", "XDG_CONFIG_HOME", "HOME")))
+
+
+@lru_cache(maxsize=8)  # every run asks
+def _config_path(given: str, base: str, home_directory: str) -> Path | None:
     try:
-        if environ.get("BRIQUETTE_CONFIG"):
-            return Path(environ["BRIQUETTE_CONFIG"]).expanduser()
-        base = environ.get("XDG_CONFIG_HOME", "")
+        if given:
+            return Path(given).expanduser()
         # the XDG specification has relative paths ignored
-        home = Path(base) if os.path.isabs(base) else Path(environ.get("HOME") or Path.home()) / ".config"
+        home = Path(base) if os.path.isabs(base) else Path(home_directory or Path.home()) / ".config"
     except RuntimeError:
         return None
     return home / "briquette" / "config.toml"

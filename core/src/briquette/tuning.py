@@ -223,7 +223,7 @@ def once(run: Executable, flat: Any, bound: Bound | None, threads: int, shape: t
 
     An array of less than a checksum block is too small to tell anything.
     """
-    if discovery.settings().tune and not run.tuned and flat.size >= BLOCK * run.plan.chunk:
+    if not run.tuned and flat.size >= BLOCK * run.plan.chunk and discovery.settings().tune:
         run.tuned = True
         tune(run, flat, bound, threads, again=False, shape=shape)
 

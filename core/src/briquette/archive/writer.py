@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from xxhash import xxh3_64_intdigest
 from ..errors import DeclarationError, UsageError
 from ..harness import Overflow
 from ..ports import Chunked, Words, carried, numpy_dtype
+from ..record import Bound
 from .header import Header
 from .layout import (
     BLOCK,
@@ -44,7 +46,13 @@ def raw_size(header: Header) -> int:
 
     A pipeline's archive may have as many bytes, not more.
     """
-    end = PROLOGUE_BYTES + len(header.as_raw().encode(bytes(DESCRIPTOR_BYTES)))
+    return _raw_size(header.core_version, header.dtype, header.byteorder, header.shape, header.bound)
+
+
+@lru_cache(maxsize=64)  # arrays of one kind come one after the other
+def _raw_size(core_version: str, dtype: str, byteorder: str, shape: tuple[int, ...], bound: Bound | None) -> int:
+    header = Header(core_version, dtype, byteorder, shape, RAW_CHUNK, bound, raw=True)
+    end = PROLOGUE_BYTES + len(header.encode(bytes(DESCRIPTOR_BYTES)))
     if not header.count:
         return end
     return align(align(end) + stream_table_bytes(header.count, RAW_CHUNK)) + header.nbytes
