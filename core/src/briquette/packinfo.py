@@ -1,4 +1,4 @@
-"""API versions of core, and the ranges of them that a pack states it was written for.
+"""What packs say of themselves: the ranges of core's API versions that they were written for, and where their presets lie.
 
 A pack states its ranges through one entry point of the group ``briquette.packs``, whose object is a `PackInfo` or a
 mapping with the same keys. A pack that states nothing is accepted.
@@ -10,7 +10,8 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Final
+from pkgutil import get_data
+from typing import Final, cast
 
 from .errors import DeclarationError
 
@@ -104,3 +105,8 @@ class PackInfo:
         if not misses:
             return None
         return f"it was written for {', '.join(misses)}; install a version of the pack, or of briquette-core, that fits"
+
+
+def preset_file(package: str, file: str) -> Callable[[], str]:
+    """Return what a preset's entry point may name: it reads a TOML file of a package, which may lie in a zip file."""
+    return lambda: cast(bytes, get_data(package, file)).decode()  # importlib.resources is slow to import

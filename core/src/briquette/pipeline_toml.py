@@ -28,10 +28,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pkgutil import get_data
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from . import _toml
 from ._names import shown, unfit
@@ -126,11 +125,6 @@ class PipelineSpec:
                     f"edge from {_end(source, source_port)!r} to {_end(target, target_port)!r}: "
                     + (f"there is no node {unknown[0]!r}; nodes: {', '.join(nodes)}" if unknown else "each end needs a port")
                 )
-
-
-def preset_file(package: str, file: str) -> Callable[[], str]:
-    """Return what a preset's entry point may name: it reads a TOML file of a package, which may lie in a zip file."""
-    return lambda: cast(bytes, get_data(package, file)).decode()  # importlib.resources is slow to import
 
 
 def loads(text: str, source: str = "pipeline") -> PipelineSpec:

@@ -22,7 +22,7 @@ from .target import Session
 _SINGLY: Final = 2
 #: addresses whose launches are counted, and graphs that are kept
 _COUNTED: Final = 256
-_GRAPHS: Final = 64
+_GRAPHS: Final = 32
 
 #: what puts launches into a session, as they are at some addresses
 Work = Callable[[Session, Sequence[int]], None]

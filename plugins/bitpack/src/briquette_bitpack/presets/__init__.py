@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from briquette.pipeline_toml import preset_file
+from briquette.packinfo import preset_file
 
 ADAPTIVE = preset_file(__name__, "adaptive.toml")
 FAST = preset_file(__name__, "fast.toml")

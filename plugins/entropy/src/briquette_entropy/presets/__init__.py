@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from briquette.pipeline_toml import preset_file
+from briquette.packinfo import preset_file
 
 ARCHIVE = preset_file(__name__, "archive.toml")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from briquette.pipeline_toml import preset_file
+from briquette.packinfo import preset_file
 
 CHUNKED = preset_file(__name__, "chunked.toml")
 LOSSLESS = preset_file(__name__, "lossless.toml")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from briquette.pipeline_toml import preset_file
+from briquette.packinfo import preset_file
 
 TILED = preset_file(__name__, "tiled.toml")
 TILED_OUTLIER = preset_file(__name__, "tiled-outlier.toml")
