@@ -120,4 +120,4 @@ def test_the_version_of_core() -> None:
 def test_points_load_what_entry_points_load(pack: MakePack, value: str) -> None:
     pack("acme-one", {}, STAGE.format(cls="Squash", name="squash"))
     point = Point("squash", value, "briquette.stages")
-    assert point.load() is importlib.metadata.EntryPoint(*point).load()
+    assert point.load() is importlib.metadata.EntryPoint(*point[:3]).load()

@@ -26,6 +26,7 @@ class Point(NamedTuple):
     name: str
     value: str
     group: str
+    dist: Folder | None = None
 
     def load(self) -> Any:
         module, _, attributes = self.value.partition("[")[0].partition(":")  # extras are of no consequence
@@ -37,7 +38,7 @@ class Folder:
 
     def __init__(self, place: str, name: str) -> None:
         self._place, self._path = place, os.path.join(place, name)
-        self.distribution = normalized(name.rpartition(".")[0].partition("-")[0])
+        self.name = normalized(name.rpartition(".")[0].partition("-")[0])
 
     def read_text(self, file: str) -> str | None:
         try:
@@ -55,6 +56,10 @@ class Folder:
         return {key: line[len(key) + 2 :].strip() for line in lines for key in ("Name", "Version") if line.startswith(f"{key}: ")}
 
     @property
+    def version(self) -> str:
+        return self.metadata["Version"]
+
+    @property
     def entry_points(self) -> list[Point]:
         found, group = [], ""
         for line in map(str.strip, (self.read_text("entry_points.txt") or "").splitlines()):
@@ -62,7 +67,7 @@ class Folder:
                 group = line.strip("[]")
             elif line and not line.startswith("#"):
                 name, value = line.split("=", 1)
-                found.append(Point(name.strip(), value.strip(), group))
+                found.append(Point(name.strip(), value.strip(), group, self))
         return found
 
 
@@ -91,7 +96,7 @@ def folders() -> list[Folder] | None:
 def distribution(name: str, plain: list[Folder] | None) -> Folder | Distribution | None:
     """Return the distribution that imports come from, by its name as PEP 503 has it; `plain` is what `folders` returns."""
     if plain is not None:
-        return next((folder for folder in plain if folder.distribution == name), None)
+        return next((folder for folder in plain if folder.name == name), None)
     import importlib.metadata
 
     try:
@@ -104,4 +109,4 @@ def distribution(name: str, plain: list[Folder] | None) -> Folder | Distribution
 def core_version() -> str:
     """Return the version of the installed briquette-core; 0 where it is run from a source tree."""
     found = distribution("briquette-core", folders())
-    return found.metadata["Version"] if found is not None else "0"
+    return str(found.version) if found is not None else "0"

@@ -106,9 +106,9 @@ def installed() -> list[FoundPack]:
     return found
 
 
-def grouped(points: Iterable[EntryPoint]) -> list[FoundPack]:
+def grouped(points: Iterable[AnyPoint]) -> list[FoundPack]:
     """Return the packs of a given list of entry points, one for each distribution, which each must know."""
-    packs: dict[str, tuple[Distribution | None, list[EntryPoint]]] = {}
+    packs: dict[str, tuple[Distribution | Folder | None, list[AnyPoint]]] = {}
     for point in points:
         dist = point.dist
         key = normalized(dist.name) if dist is not None else normalized(point.value.partition(":")[0].partition(".")[0])

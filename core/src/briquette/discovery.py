@@ -25,8 +25,7 @@ from .stage import Stage
 from .target import Target
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
+    from ._scan import AnyPoint
     from .hooks import Hooks
 
 __all__ = ["Origin", "PackStatus", "PackWarning", "Registry", "hooks", "refresh", "registry", "settings", "use"]
@@ -74,7 +73,7 @@ class Registry:
         return cls(installed(), _settings.load().disable_packs)
 
     @classmethod
-    def from_entry_points(cls, points: Iterable[EntryPoint], disabled: Iterable[str] = ()) -> Registry:
+    def from_entry_points(cls, points: Iterable[AnyPoint], disabled: Iterable[str] = ()) -> Registry:
         """Return a registry of these entry points only."""
         return cls(grouped(points), disabled)
 
