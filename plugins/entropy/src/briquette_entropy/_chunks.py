@@ -55,14 +55,20 @@ def unfit(name: str, sizes: int, total: int, chunks: int, words: int) -> Archive
     )
 
 
-def chunks_of(value: PortValue, scope: Scope, name: str) -> Iterator[tuple[int, int, Words]]:
-    """Yield the first element, the one after the last, and the words of each chunk; wrong sizes are an `ArchiveError`."""
+def fitting(value: PortValue, scope: Scope, name: str) -> Chunked:
+    """Return the value to decode; raise `ArchiveError` where it is not the run's chunks."""
     if not isinstance(value, Chunked):
         raise ArchiveError(f"stage {name!r} was given a stream to decode, not a chunked value")
-    ends = np.cumsum(value.sizes, dtype=np.int64).tolist()
-    total = ends[-1] if ends else 0
+    total = int(value.sizes.sum(dtype=np.int64))
     if value.sizes.size != scope.chunks or total != value.words.size:
         raise unfit(name, value.sizes.size, total, scope.chunks, value.words.size)
+    return value
+
+
+def chunks_of(given: PortValue, scope: Scope, name: str) -> Iterator[tuple[int, int, Words]]:
+    """Yield the first element, the one after the last, and the words of each chunk; wrong sizes are an `ArchiveError`."""
+    value = fitting(given, scope, name)
+    ends = np.cumsum(value.sizes, dtype=np.int64).tolist()
     for i, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
         first = i * scope.chunk
         yield first, min(first + scope.chunk, scope.count), value.words[begin:end]

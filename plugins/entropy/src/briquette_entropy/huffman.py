@@ -18,7 +18,7 @@ from briquette.params import Scalar
 from briquette.ports import Chunked, PortType, PortValue, Words
 from briquette.stage import PrimeContext, Scope, Stage
 
-from ._chunks import chunks_of, coded_types, damaged, most_words, recalled, stored
+from ._chunks import chunks_of, coded_types, damaged, fitting, most_words, recalled, stored
 from ._codebook import LIMIT, Codebook, unpack
 from ._framed import bytes_of, check_room, framed, most_framed, unframed
 from ._kernels import HUFFMAN, Program
@@ -130,21 +130,18 @@ class Huffman(Stage):
     def inverse(self, outputs: Mapping[str, PortValue], scope: Scope) -> Mapping[str, PortValue]:
         """Decode the chunked ``out`` into ``in``; raise `ArchiveError` if it is no payload of this coder."""
         decode = _Decoder(partial(self.codebook, scope.state))
-        chunks = chunks_of(outputs["out"], scope, self.name)
         if scope.types["in"].layout == "stream":
             dtype = scope.types["in"].numpy
             out = np.zeros(scope.count, dtype)
-            for begin, end, words in chunks:
+            for begin, end, words in chunks_of(outputs["out"], scope, self.name):
                 out[begin:end] = decode(words, end - begin, dtype)
             return {"in": out}
-        coded = outputs["out"]
-        assert isinstance(coded, Chunked)
-        _ = list(chunks)  # which checks the sizes
-        sizes, inner = unframed(coded, scope.chunk, self.name)
+        sizes, inner = unframed(fitting(outputs["out"], scope, self.name), scope.chunk, self.name)
         byte = np.dtype(np.uint8)
+        some = np.flatnonzero(sizes)  # chunks with values kept aside are few, as a rule
         at = np.cumsum(inner.sizes, dtype=np.int64)
-        parts = zip(sizes.tolist(), (at - inner.sizes).tolist(), at.tolist(), strict=True)
-        made = [decode(inner.words[begin:end], 4 * size, byte).view(np.uint32) for size, begin, end in parts if size]
+        parts = zip(sizes[some].tolist(), (at - inner.sizes)[some].tolist(), at[some].tolist(), strict=True)
+        made = [decode(inner.words[begin:end], 4 * size, byte).view(np.uint32) for size, begin, end in parts]
         return {"in": Chunked(sizes, np.concatenate([np.empty(0, np.uint32), *made]))}
 
     # -- declarations --------------------------------------------------------------------------------------
