@@ -17,7 +17,7 @@ from briquette.archive import Archive, ArchiveWriter
 from briquette.errors import ArchiveError, PipelineError
 from briquette.ports import Chunked
 from briquette_conformance.resealing import reseal
-from briquette_entropy._codebook import LIMIT, Codebook, unpack
+from briquette_entropy._codebook import LIMIT, Codebook, _unpacked, unpack
 from briquette_entropy._symbols import BASE, EXTRA, IS_RUN, LARGE, RUNS, SYMBOLS, fold, follows, tokens, unfold
 from briquette_entropy.huffman import Huffman
 
@@ -60,14 +60,14 @@ def test_lengths_are_limited_and_use_up_all_codes() -> None:
 def test_every_symbol_at_once_has_a_code() -> None:
     book = Codebook.of(np.ones((2, SYMBOLS), np.int64))
     assert book.lengths.min() > 0
-    assert np.array_equal(unpack(book.pack(), 2).lengths, book.lengths)
+    assert np.array_equal(_unpacked(book.pack(), 2).lengths, book.lengths)
 
 
 @given(st.lists(st.lists(st.sampled_from([0, 0, 1, 3, 90, 10**6]), min_size=1, max_size=40), min_size=1, max_size=8))
 def test_the_compact_form_comes_back(rows: list[list[int]]) -> None:
     counts = np.concatenate([counted(row) for row in rows])
     book = Codebook.of(counts)
-    assert np.array_equal(unpack(book.pack(), len(rows)).lengths, book.lengths)
+    assert np.array_equal(_unpacked(book.pack(), len(rows)).lengths, book.lengths)
 
 
 def test_no_code_begins_with_another_and_tables_say_what_ranges_say() -> None:

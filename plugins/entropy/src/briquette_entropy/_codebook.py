@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,8 @@ LIMIT: Final = 16
 PRIMARY: Final = 11
 #: the compact form of the longest codebook there is; what is longer is refused unread
 _MOST_BYTES: Final = 1 << 16
+#: codebooks that are kept
+_KEPT: Final = 8
 
 Lengths = NDArray[np.uint8]
 
@@ -90,7 +92,9 @@ class Codebook:
     @staticmethod
     def of(counts: NDArray[np.integer]) -> Codebook:
         """Return the codebook that codes symbols counted so, shape (contexts, SYMBOLS), with the fewest bits."""
-        return Codebook(np.stack([_shortest(row) for row in counts]))
+        lengths = np.stack([_shortest(row) for row in counts])
+        lengths.flags.writeable = False  # it is kept, see `unpack`
+        return Codebook(lengths)
 
     def pack(self) -> bytes:
         """Return the compact form; no bytes where nothing is coded."""
@@ -110,12 +114,39 @@ class Codebook:
         if at < flat.size:
             bits.append("1111" + _gamma(flat.size - at))
         text = "".join(bits)
-        return int(text.ljust(-(-len(text) // 8) * 8, "0"), 2).to_bytes(-(-len(text) // 8), "big")
+        packed = int(text.ljust(-(-len(text) // 8) * 8, "0"), 2).to_bytes(-(-len(text) // 8), "big")
+        _RECENT.keep(packed, self)
+        return packed
 
 
-@lru_cache(maxsize=8)
+class _Recent:
+    """The codebooks that were made or unpacked last, by their compact form: what was just made is not taken apart again."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[bytes, int], Codebook] = {}
+
+    def get(self, packed: bytes, contexts: int) -> Codebook | None:
+        return self._held.get((packed, contexts))
+
+    def keep(self, packed: bytes, book: Codebook) -> None:
+        self._held[packed, book.contexts] = book
+        for oldest in list(self._held)[:-_KEPT]:
+            self._held.pop(oldest, None)
+
+
+_RECENT: Final = _Recent()
+
+
 def unpack(packed: bytes, contexts: int) -> Codebook:
     """Return the codebook whose compact form is `packed`; raise `ArchiveError` where there is none."""
+    book = _RECENT.get(packed, contexts)
+    if book is None:
+        book = _unpacked(packed, contexts)
+        _RECENT.keep(packed, book)
+    return book
+
+
+def _unpacked(packed: bytes, contexts: int) -> Codebook:
     size = contexts * SYMBOLS
     flat = np.zeros(size, np.uint8)
     if packed:
