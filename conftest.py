@@ -1,12 +1,14 @@
-"""What every test of the workspace may use: real fields, a steady environment, and a reason where there is no GPU."""
+"""What every test may use: real fields, fresh random inputs, a steady environment, and a reason where there is no GPU."""
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -27,6 +29,14 @@ STEERING = ("BRIQUETTE_FUSION", "BRIQUETTE_NUM_THREADS", "BRIQUETTE_DUMP_DIR", "
 # A shared machine stalls a test now and then; `parent` keeps the profile that hypothesis chose for CI or a person.
 settings.register_profile("briquette", parent=settings(), deadline=None)
 settings.load_profile("briquette")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A generator whose seed is new in every run and printed where a test fails; BRIQUETTE_TEST_SEED repeats one."""
+    seed = int(os.environ.get("BRIQUETTE_TEST_SEED") or secrets.randbits(32))
+    print(f"BRIQUETTE_TEST_SEED={seed}")
+    return np.random.default_rng(seed)
 
 
 def _shared() -> Path | None:

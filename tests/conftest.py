@@ -1,10 +1,9 @@
-"""A generator of fresh random inputs, wheels of every distribution, and empty environments to install them in."""
+"""Wheels of every distribution, and empty environments to install them in."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -12,20 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 _PATTERNS = shutil.ignore_patterns(
     ".git", ".venv*", "*.egg-info", "build", "dist", "__pycache__", ".*_cache", "demo-out", "site", "tests"
 )
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    """A generator whose seed is new in every run and printed where a test fails; BRIQUETTE_TEST_SEED repeats one."""
-    seed = int(os.environ.get("BRIQUETTE_TEST_SEED") or secrets.randbits(32))
-    print(f"BRIQUETTE_TEST_SEED={seed}")
-    return np.random.default_rng(seed)
 
 
 def ignored(folder: str, names: list[str]) -> set[str]:

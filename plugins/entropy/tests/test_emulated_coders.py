@@ -79,6 +79,27 @@ def test_kernels_make_the_reference_values(stage: Stage, dtype: str, device: Dev
                 assert np.array_equal(out, x), name
 
 
+@pytest.mark.parametrize("contexts", [1, 2, 5, 8])
+def test_random_runs_and_numbers(contexts: int, device: Device, rng: np.random.Generator) -> None:
+    """Runs that begin and end anywhere among the 32 elements of a warp, numbers of every width, chunks that do not shrink."""
+    for dtype in ("int16", "int32", "uint64"):
+        stage = Huffman(contexts=contexts)
+        forward, _ = programs(stage, dtype, device)
+        for _ in range(12):
+            size = int(rng.integers(1, 4 * CHUNK))
+            spans = rng.geometric(rng.choice([0.5, 0.1, 0.02]), size)
+            some = np.repeat(rng.random(size) < rng.uniform(0.1, 0.9), spans)[:size]
+            x = some * 2.0 ** rng.uniform(0, rng.choice([3, 12, 62]), size)
+            x = (x * (1 if dtype[0] == "u" else rng.choice([-1, 1], size))).clip(np.iinfo(dtype).min, np.iinfo(dtype).max)
+            x = x.astype(dtype)
+            record, wanted = numpy_values(stage, x)
+            mine = RunRecord()
+            (found,) = forward.forward(emulation.HostArray(x), GroupRun(mine, size, CHUNK, 1)).values()
+            assert mine.of("node") == record.of("node")
+            assert np.array_equal(found.sizes, wanted.sizes)
+            assert np.array_equal(array_of(found.words), wanted.words)
+
+
 @pytest.mark.parametrize("stage", [Huffman(), RunLength()], ids=["huffman", "run-length"])
 def test_damage_is_refused_or_decodes_as_the_reference_does(stage: Stage, device: Device) -> None:
     _, inverse = programs(stage, "int16", device)

@@ -25,8 +25,9 @@ from ._symbols import SYMBOLS
     range(17)
 )
 _SLOTS: Final = 17
-#: chunks that a lane of 8 works on, see cuda/chunk_coder.cuh
-_CHUNKS_A_BLOCK: Final = 32
+#: chunks of a block in which a lane of 8 has one, and a warp; see cuda/chunk_coder.cuh
+_BY_LANES: Final = 32
+_BY_WARPS: Final = 8
 #: chunks a thread decodes at a time: a checksum block
 _BLOCK: Final = 64
 
@@ -43,11 +44,14 @@ class Kernel:
         Its type, and the file that holds it.
     counts : int
         64-bit counts of the whole stream, a context, that its tables are made from; 0: it has no tables.
+    warps : bool
+        Whether a warp of a GPU counts and codes a chunk, and not one lane.
     """
 
     coder: str
     header: str
     counts: int = 0
+    warps: bool = False
 
     def source(self, direction: Direction, dtype: str, dialect: str) -> KernelSource:
         """Return the translation unit for streams of `dtype`."""
@@ -72,7 +76,7 @@ def _kernel(name: str) -> str:
     return f"{head}(const __grid_constant__ briquette_entropy::Run run)"
 
 
-HUFFMAN: Final = Kernel("Huffman", "huffman.cuh", SYMBOLS)
+HUFFMAN: Final = Kernel("Huffman", "huffman.cuh", SYMBOLS, warps=True)
 RUN_LENGTH: Final = Kernel("RunLength", "run_length.cuh")
 
 
@@ -274,7 +278,7 @@ class Program(GroupProgram):
         target: Any = self._target
         session = target.session(source)
         chunks, most = run.chunks, self._most(run)
-        grid = -(-chunks // _CHUNKS_A_BLOCK)
+        grid = -(-chunks // (_BY_WARPS if self._kernel.warps else _BY_LANES))
         with session.current():
             tables = None
             if self._kernel.counts:
@@ -321,7 +325,7 @@ class Program(GroupProgram):
             slots = self._slots(run, OUT=run.out.pointer, FLAG=flag.pointer, TABLES=tables.pointer if tables is not None else 0)
             slots[[SIZES, WORDS, OFFSETS]] = [a.pointer for a in placed]
             if run.chunks:
-                session.launch(self._module, "briquette_decode", -(-run.chunks // _CHUNKS_A_BLOCK), 0, slots)
+                session.launch(self._module, "briquette_decode", -(-run.chunks // _BY_LANES), 0, slots)
             if any(session.peek(flag.pointer, 4)):
                 raise self._damaged("a chunk")
         return run.out

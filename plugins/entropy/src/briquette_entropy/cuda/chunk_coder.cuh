@@ -1,6 +1,7 @@
-// Runs a coder over archive chunks: on the host a range of chunks a call, on a GPU a lane a chunk.
+// Runs a coder over archive chunks: on the host a range of chunks a call, on a GPU a lane a chunk, or a warp.
 // Role: the skeleton of this pack's own kernels (a stage with a staged kernel, no policy of a harness).
-// Requires: a coder with survey, encode and decode over one chunk, each by one lane.
+// Requires: a coder with survey, encode and decode over one chunk, each by one lane; with `warps`, also survey_warp and
+// encode_warp, which all lanes of a warp call.
 // Source: briquette's own; the format is in docs/format.md.
 #pragma once
 #include <briquette_entropy/cuda/compiler.cuh>
@@ -132,6 +133,30 @@ __device__ __forceinline__ bool mine(const Run &r, uint64_t &chunk) {
   chunk = blockIdx.x * chunks_a_block + threadIdx.x / lanes_a_chunk;
   return threadIdx.x % lanes_a_chunk == 0 && chunk < r.end;
 }
+/// The chunk of this lane's warp, where a warp has one.
+constexpr uint64_t warps_a_block = 8;
+__device__ __forceinline__ bool ours(const Run &r, uint64_t &chunk) {
+  chunk = blockIdx.x * warps_a_block + threadIdx.x / 32;
+  return chunk < r.end;
+}
+/// As encode_chunk, by a whole warp.
+template <class Coder, class T> __device__ __forceinline__ uint32_t encode_chunk_warp(const Run &r, uint64_t chunk, uint32_t *out) {
+  const T *in = input<T>(r, chunk);
+  const uint32_t count = elements(r, chunk), whole = stored_words<T>(count), bytes = uint32_t(count * sizeof(T)), lane = threadIdx.x % 32;
+  bool some = false;
+  for (uint32_t base = 0; base < count && !some; base += 32)
+    some = __any_sync(0xffffffffu, base + lane < count && in[base + lane] != T(0));
+  if (!some) return 0;
+  const uint32_t words = Coder::template encode_warp<T>(in, count, out, whole, r.tables, uint32_t(r.contexts));
+  if (words < whole) return words;
+  const uint8_t *from = reinterpret_cast<const uint8_t *>(in);
+  for (uint32_t w = lane; w < whole; w += 32) {
+    uint32_t word = 0;
+    for (uint32_t b = 0; b < 4; b++) if (4 * w + b < bytes) word |= uint32_t(from[4 * w + b]) << (8 * b);
+    out[w] = word;
+  }
+  return whole;
+}
 __device__ __forceinline__ void add(uint64_t *at, uint64_t value) {
   atomicAdd(reinterpret_cast<unsigned long long *>(at), static_cast<unsigned long long>(value));
 }
@@ -140,20 +165,25 @@ template <class Coder, class T> __device__ __forceinline__ void survey(const Run
   __shared__ uint32_t hot[places];
   for (uint32_t i = threadIdx.x; i < places; i += blockDim.x) hot[i] = 0;
   __syncthreads();
+  const auto counter = [&](uint32_t context, uint32_t symbol) {
+    const uint32_t place = Coder::hot(symbol);
+    if (place < Coder::hot_symbols) atomicAdd(hot + context * Coder::hot_symbols + place, 1u);
+    else add(r.counts + uint64_t(context) * Coder::symbols + symbol, 1);
+  };
   uint64_t c;
-  if (mine(r, c))
-    Coder::template survey<T>(input<T>(r, c), elements(r, c), uint32_t(r.contexts), [&](uint32_t context, uint32_t symbol) {
-      const uint32_t place = Coder::hot(symbol);
-      if (place < Coder::hot_symbols) atomicAdd(hot + context * Coder::hot_symbols + place, 1u);
-      else add(r.counts + uint64_t(context) * Coder::symbols + symbol, 1);
-    });
+  if constexpr (Coder::warps) { if (ours(r, c)) Coder::template survey_warp<T>(input<T>(r, c), elements(r, c), uint32_t(r.contexts), counter); }
+  else if (mine(r, c)) Coder::template survey<T>(input<T>(r, c), elements(r, c), uint32_t(r.contexts), counter);
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < uint32_t(r.contexts) * Coder::hot_symbols; i += blockDim.x)
     if (hot[i]) add(r.counts + uint64_t(i / Coder::hot_symbols) * Coder::symbols + Coder::symbol_of(i % Coder::hot_symbols), hot[i]);
 }
 template <class Coder, class T> __device__ __forceinline__ void encode(const Run &r) {
   uint64_t c;
-  if (mine(r, c)) r.sizes[c] = encode_chunk<Coder, T>(r, c, r.words + c * r.stride);
+  if constexpr (Coder::warps) {
+    if (!ours(r, c)) return;
+    const uint32_t words = encode_chunk_warp<Coder, T>(r, c, r.words + c * r.stride);
+    if (threadIdx.x % 32 == 0) r.sizes[c] = words;
+  } else if (mine(r, c)) r.sizes[c] = encode_chunk<Coder, T>(r, c, r.words + c * r.stride);
 }
 template <class Coder, class T> __device__ __forceinline__ void decode(const Run &r) {
   uint64_t c;

@@ -1,5 +1,5 @@
 // Huffman coding of one chunk with codebooks of the whole stream; runs of zeros are one symbol, large numbers have raw bits.
-// Role: staged kernel of `huffman`, by one lane a chunk.
+// Role: staged kernel of `huffman`: counted and coded by a warp a chunk on GPUs, else by one lane.
 // Requires: chunk_coder.cuh; tables made by briquette_entropy/_codebook.py.
 // Source: Huffman (1952); canonical codes after Schwartz and Kallick (1964).
 #pragma once
@@ -109,6 +109,103 @@ struct Huffman {
     }
     return writer.at;
   }
+
+#if !BRIQUETTE_ENTROPY_HOST
+  static constexpr bool warps = true;
+
+  /// Hand a warp the tokens of a chunk, 32 elements at a time: `f(has, token, context)` is called by all lanes, for what
+  /// begins at each lane's element, in order. A run that goes on in the next 32 is handed over when it ends, by the first lane.
+  /// A token's context is known from the element before it: that is the end of the token before.
+  template <class T, class F> __device__ __forceinline__ static void each_group(const T *in, uint32_t count, uint32_t contexts, F f) {
+    constexpr uint32_t full = 0xffffffffu, none = 0xffffffffu;
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t open = none, open_context = 0, last_bits = 0;
+    for (uint32_t base = 0; base < count; base += 32) {
+      const uint32_t i = base + lane;
+      const bool real = i < count, last = base + 32 >= count;
+      const uint64_t u = real ? Codes<T>::number(in[i]) : 0;
+      const uint32_t bits = bit_length(u), nonzero = __ballot_sync(full, u != 0);
+      const uint32_t below = __shfl_up_sync(full, bits, 1), before = lane ? below : last_bits;
+      const uint32_t context = i == 0 || before >= contexts ? contexts - 1 : before;
+      last_bits = __shfl_sync(full, bits, 31);
+      const bool first_begins = open == none;
+      if (open != none && (nonzero || last)) {
+        const uint32_t end = nonzero ? base + uint32_t(__ffs(int(nonzero))) - 1 : count;
+        if (!f(lane == 0, of_run(end - open), open_context)) return;
+        open = none;
+      }
+      const bool begins = real && u == 0 && (lane ? (nonzero >> (lane - 1) & 1) != 0 : first_begins);
+      const uint32_t above = lane < 31 ? nonzero >> (lane + 1) : 0;
+      const bool goes_on = begins && !above && !last;
+      const uint32_t end = above ? i + uint32_t(__ffs(int(above))) : count;
+      Token token = {0, 0, 0, 0};
+      if (u) token = of_number(u);
+      else if (begins && !goes_on) token = of_run(end - i);
+      if (!f(u != 0 || (begins && !goes_on), token, context)) return;
+      const uint32_t staying = __ballot_sync(full, goes_on);
+      if (staying) {
+        const int at = __ffs(int(staying)) - 1;
+        open = base + uint32_t(at);
+        open_context = __shfl_sync(full, context, at);
+      }
+    }
+  }
+  template <class T, class F> __device__ __forceinline__ static void survey_warp(const T *in, uint32_t count, uint32_t contexts, F counter) {
+    each_group(in, count, contexts, [&](bool has, const Token &token, uint32_t context) {
+      if (has) counter(context, token.symbol);
+      return true;
+    });
+  }
+
+  /// Set `length` bits, 1 to 32, from bit `at` on; the highest of a word comes first.
+  __device__ __forceinline__ static void set(uint32_t *words, uint32_t at, uint64_t value, uint32_t length) {
+    const uint64_t placed = value << (64 - at % 32 - length);
+    atomicOr(words + at / 32, uint32_t(placed >> 32));
+    if (uint32_t(placed)) atomicOr(words + at / 32 + 1, uint32_t(placed));
+  }
+  /// What encode does, by a whole warp: the tokens of 32 elements put their bits together in shared memory.
+  template <class T>
+  __device__ __forceinline__ static uint32_t encode_warp(const T *in, uint32_t count, uint32_t *out, uint32_t whole, const uint32_t *codes, uint32_t contexts) {
+    constexpr uint32_t full = 0xffffffffu, room = (31 + 32 * (limit + 63)) / 32 + 2;
+    __shared__ uint32_t parts[warps_a_block][room];
+    uint32_t *part = parts[threadIdx.x / 32];
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t at = 0, held = 0, filled = 0;  // whole words written, and the bits of the next one
+    each_group(in, count, contexts, [&](bool has, const Token &token, uint32_t context) {
+      const uint32_t code = has ? codes[uint64_t(context) * symbols + token.symbol] : 0;
+      const uint32_t length = has ? (code & 31) + token.extra : 0;
+      uint32_t sum = length;
+      for (uint32_t step = 1; step < 32; step <<= 1) {
+        const uint32_t got = __shfl_up_sync(full, sum, step);
+        if (lane >= step) sum += got;
+      }
+      const uint32_t total = filled + __shfl_sync(full, sum, 31);
+      for (uint32_t k = lane; k <= total / 32 + 1; k += 32) part[k] = k ? 0 : held;
+      __syncwarp();
+      if (has) {
+        uint32_t to = filled + sum - length;
+        set(part, to, code >> 5, code & 31);
+        to += code & 31;
+        if (token.extra > 32) {
+          set(part, to, token.raw >> 32, token.extra - 32);
+          to += token.extra - 32;
+        }
+        if (token.extra) set(part, to, token.raw & 0xffffffffu, token.extra < 32 ? token.extra : 32);
+      }
+      __syncwarp();
+      for (uint32_t k = lane; k < total / 32; k += 32) if (at + k < whole) out[at + k] = part[k];
+      held = part[total / 32];
+      at += total / 32;
+      filled = total % 32;
+      __syncwarp();
+      return at < whole;
+    });
+    const uint32_t words = at + (filled ? 1 : 0);
+    if (words >= whole) return whole;
+    if (lane == 0 && filled) out[at] = held;
+    return words;
+  }
+#endif
 
   /// Reads bits, highest first; zeros behind the end, which `ends` finds out.
   struct Reader {

@@ -8,6 +8,7 @@
 namespace briquette_entropy {
 
 struct RunLength {
+  static constexpr bool warps = false;
   /// The shortest run that saves more than the word that describes it.
   template <class T> static constexpr uint32_t shortest = 8 / sizeof(T) + 1;
 
