@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from briquette.errors import ArchiveError
 
-from ._symbols import EXTRA, SYMBOLS, follows
+from ._bits import put_bits
+from ._symbols import EXTRA, SYMBOLS, bit_lengths, follows
 
 #: bits of a code, at most
 LIMIT: Final = 16
@@ -100,21 +101,23 @@ class Codebook:
         """Return the compact form; no bytes where nothing is coded."""
         if not self.lengths.any():
             return b""
-        bits: list[str] = []
-        before = LIMIT // 2
         flat = self.lengths.reshape(-1)
-        used = np.flatnonzero(flat).tolist()
-        at = 0
-        for symbol, length in zip(used, flat[used].tolist(), strict=True):
-            if symbol > at:
-                bits.append("1111" + _gamma(symbol - at))
-            step = length - before
-            bits.append({0: "0", 1: "10", -1: "110"}.get(step) or f"1110{length - 1:04b}")
-            before, at = length, symbol + 1
-        if at < flat.size:
-            bits.append("1111" + _gamma(flat.size - at))
-        text = "".join(bits)
-        packed = int(text.ljust(-(-len(text) // 8) * 8, "0"), 2).to_bytes(-(-len(text) // 8), "big")
+        used = np.flatnonzero(flat)
+        values, sizes = np.zeros((2, 2 * used.size + 1), np.int64)
+        # before each symbol, and behind the last, the symbols left out: 1111 and how many, as an Elias gamma code
+        gaps = np.diff(np.concatenate([[-1], used, [flat.size]])) - 1
+        width = bit_lengths(gaps.astype(np.uint64)).astype(np.int64)
+        values[::2] = np.where(gaps > 0, 15 << np.maximum(2 * width - 1, 0) | gaps, 0)
+        sizes[::2] = np.where(gaps > 0, 2 * width + 3, 0)
+        # the length: as before, one more, one less, or 1110 and what it is
+        lengths = flat[used].astype(np.int64)
+        steps = np.diff(lengths, prepend=LIMIT // 2)
+        values[1::2] = np.select([steps == 0, steps == 1, steps == -1], [0, 2, 6], 14 << 4 | lengths - 1)
+        sizes[1::2] = np.select([steps == 0, steps == 1, steps == -1], [1, 2, 3], 8)
+        ends = np.cumsum(sizes)
+        words = np.zeros(-(-int(ends[-1]) // 32), np.uint32)
+        put_bits(words, (ends - sizes)[sizes > 0], sizes[sizes > 0], values[sizes > 0].astype(np.uint64))
+        packed = words.byteswap().tobytes()[: -(-int(ends[-1]) // 8)]
         _RECENT.keep(packed, self)
         return packed
 
@@ -129,7 +132,7 @@ class _Recent:
         return self._held.get((packed, contexts))
 
     def keep(self, packed: bytes, book: Codebook) -> None:
-        self._held[packed, book.contexts] = book
+        self._held.setdefault((packed, book.contexts), book)  # the one that is there may have its tables made
         for oldest in list(self._held)[:-_KEPT]:
             self._held.pop(oldest, None)
 
@@ -193,11 +196,6 @@ def _parse(text: str, size: int) -> list[int]:
     if at > len(text) or len(text) - at > 7 or "1" in text[at:]:
         raise _damaged("its bits do not end where the alphabet does")
     return found
-
-
-def _gamma(number: int) -> str:
-    binary = f"{number:b}"
-    return "0" * (len(binary) - 1) + binary
 
 
 def _shortest(counts: NDArray[np.integer]) -> Lengths:

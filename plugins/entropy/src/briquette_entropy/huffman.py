@@ -18,6 +18,7 @@ from briquette.params import Scalar
 from briquette.ports import Chunked, PortType, PortValue, Words
 from briquette.stage import PrimeContext, Scope, Stage
 
+from ._bits import put_bits
 from ._chunks import chunks_of, coded_types, damaged, fitting, most_words, recalled, stored
 from ._codebook import LIMIT, Codebook, unpack
 from ._framed import bytes_of, check_room, framed, most_framed, unframed
@@ -197,29 +198,16 @@ def _encode(found: Tokens, codes: NDArray[Any], chunk: int, book: NDArray[np.uin
     words = np.zeros(int(sizes.sum()), np.uint32)
     coded = np.repeat(~zero & ~as_is, behind - first)
     at = np.repeat(32 * offsets - starts, behind - first)[coded] + (ends - lengths - extra)[coded]
-    _put(words, at, lengths[coded], (entries[coded] >> 5).astype(np.uint64))
+    put_bits(words, at, lengths[coded], (entries[coded] >> 5).astype(np.uint64))
     at, extra, values = at + lengths[coded], extra[coded], found.raw[coded]
     high = extra > 32
-    _put(words, at[high], extra[high] - 32, values[high] >> np.uint64(32))
+    put_bits(words, at[high], extra[high] - 32, values[high] >> np.uint64(32))
     low = extra > 0
     narrow = np.minimum(extra, 32)
-    _put(words, (at + extra - narrow)[low], narrow[low], (values & np.uint64(0xFFFFFFFF))[low])
+    put_bits(words, (at + extra - narrow)[low], narrow[low], (values & np.uint64(0xFFFFFFFF))[low])
     for i in np.flatnonzero(as_is):
         words[offsets[i] : offsets[i] + raw[i]] = stored(codes[i * chunk : i * chunk + counts[i]])
     return Chunked(sizes.astype(np.uint32), words)
-
-
-def _put(words: Words, at: NDArray[np.int64], lengths: NDArray[np.int64], values: NDArray[np.uint64]) -> None:
-    """Set fields of up to 32 bits that begin at bit `at`, in ascending order; bit 0 is the highest of the first word."""
-    if not at.size:
-        return
-    placed = values << (64 - at % 32 - lengths).astype(np.uint64)
-    for step, part in enumerate((placed >> np.uint64(32), placed & np.uint64(0xFFFFFFFF))):
-        where = at // 32 + step
-        groups = np.flatnonzero(np.diff(where, prepend=-1))
-        merged = np.bitwise_or.reduceat(part, groups).astype(np.uint32)
-        inside = where[groups] < words.size
-        words[where[groups][inside]] |= merged[inside]
 
 
 def _ranges(book: Codebook) -> list[Ranges]:
