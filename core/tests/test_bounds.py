@@ -154,6 +154,7 @@ TINY, TOP = 5e-324, sys.float_info.max
         ([-TOP, TOP], [-TOP, TOP / 2], 20 * math.log10(4 * math.sqrt(2))),
         ([0.0, 1.0], [np.nan, 1.0], -math.inf),
         ([0.0, 1.0], [np.inf, 1.0], -math.inf),
+        ([7.0, 7.0], [7.1, 7.0], -math.inf),  # there is no range
         ([np.nan, np.inf], [np.nan, np.inf], math.inf),
     ],
 )

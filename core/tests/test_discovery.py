@@ -208,6 +208,8 @@ def test_a_copy_hidden_by_one_without_entry_points(pack: MakePack, monkeypatch: 
     assert "squash" not in registry.stages()
     (status,) = [s for s in registry.packs() if s.distribution == "acme-one"]
     assert status.state == "shadowed"
+    with pytest.raises(MissingPack, match=r"hidden by .* in .*; remove that"):
+        registry.stage_class("acme-one:squash")
 
 
 def test_the_two_metadata_folders_of_an_editable_install_are_one_pack(

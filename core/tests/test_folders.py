@@ -83,6 +83,55 @@ def test_entry_points_that_are_none(pack: MakePack, monkeypatch: pytest.MonkeyPa
     found_both_ways(monkeypatch)
 
 
+ORDINARY = "Metadata-Version: 2.1\nName: acme-one\nVersion: 1.0\n"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ORDINARY.lower(),
+        ORDINARY.replace(": ", ":"),
+        ORDINARY.replace(": ", ":\t"),
+        ORDINARY.replace("\n", "\r\n"),
+        "\ufeff" + ORDINARY,
+        "\n" + ORDINARY,
+        "junk\n" + ORDINARY,
+        ORDINARY + "Name: other\nVersion: 2.0\n",
+        ORDINARY + "Summary: a\x85Version: 3\x0cVersion: 4\u2028Version: 5\n",
+        ORDINARY.replace("\nV", "\x0bV"),
+        ORDINARY.replace(" 1.0", ""),
+        ORDINARY + "Description: of one line\n        Version: 9\n",
+    ],
+)
+def test_metadata_written_in_unusual_ways(pack: MakePack, monkeypatch: pytest.MonkeyPatch, headers: str) -> None:
+    where = stage_pack(pack, "acme-one")
+    where.joinpath("acme_one-1.0.dist-info", "METADATA").write_bytes(headers.encode())
+    found_both_ways(monkeypatch)
+
+
+@pytest.mark.parametrize("before", ["; ours\n", "\ufeff", "a = b\n", "\n# ours\n"])
+def test_entry_points_written_in_unusual_ways(pack: MakePack, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+    file = stage_pack(pack, "acme-one").joinpath("acme_one-1.0.dist-info", "entry_points.txt")
+    file.write_bytes((before + file.read_text()).encode())
+    found_both_ways(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "left", [None, "", "Metadata-Version: 2.1\nName: briquette-core\n", b"Name: briquette-core\nVersion: \xff"]
+)
+def test_what_is_left_of_another_core_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: str | bytes | None
+) -> None:
+    expected, folder = importlib.metadata.version("briquette-core"), tmp_path / "briquette_core-0.0.1.dist-info"
+    folder.mkdir()
+    if left is not None:
+        folder.joinpath("METADATA").write_bytes(left if isinstance(left, bytes) else left.encode())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert _folders.core_version.__wrapped__() == expected
+    monkeypatch.setattr(_folders, "folders", lambda: None)
+    assert _folders.core_version.__wrapped__() == expected
+
+
 def test_packs_in_a_zip_file(pack: MakePack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     where = stage_pack(pack, "acme-one", under="packed")
     with zipfile.ZipFile(tmp_path / "packs.zip", "w") as file:

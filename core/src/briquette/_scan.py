@@ -146,7 +146,7 @@ def _winner(pack: FoundPack, plain: list[Folder] | None) -> str:
     """Return where an import of `pack`'s distribution would come from instead, or nothing where it is this one."""
     found = distribution(pack.distribution, plain)
     location = _location(found) if found is not None else pack.location
-    return "" if location == pack.location else f"another version in {location}"
+    return "" if location == pack.location else f"another copy, or what is left of one, in {location}"
 
 
 def _targets(pack: FoundPack) -> list[tuple[str, str, str]]:

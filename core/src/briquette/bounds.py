@@ -288,9 +288,11 @@ def _relative(
 
 
 def _log_width(over: Extent) -> float:
-    """Return the decimal logarithm of the range, which itself may be above the largest float64."""
+    """Return the decimal logarithm of the range, which itself may be above the largest float64, or 0."""
     width = over.hi - over.lo
-    return math.log10(max(width, 5e-324)) if math.isfinite(width) else math.log10(over.hi / 2 - over.lo / 2) + math.log10(2.0)
+    if width == 0.0:
+        return -math.inf
+    return math.log10(width) if math.isfinite(width) else math.log10(over.hi / 2 - over.lo / 2) + math.log10(2.0)
 
 
 class _RootMeanSquare:

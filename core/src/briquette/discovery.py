@@ -247,9 +247,11 @@ class Registry:
             raise LookupFailed(self._nothing(group, f"no {kind} {name!r} is registered", name))
         pack = self._pack(distribution)
         if pack is None:
+            hidden = next((p.found for p in self._packs if p.found.distribution == normalized(distribution)), None)
+            install = f"; run: pip install {normalized(distribution)}" if DISTRIBUTION.fullmatch(distribution) else ""
+            where = f"hidden by {hidden.shadowed}; remove that" if hidden is not None else f"not installed{install}"
             raise MissingPack(
-                f"{kind} {name!r} needs the pack {distribution!r}, which is not installed"
-                + (f"; run: pip install {normalized(distribution)}" if DISTRIBUTION.fullmatch(distribution) else ""),
+                f"{kind} {name!r} needs the pack {distribution!r}, which is {where}",
                 stage=name,
                 distribution=normalized(distribution),
             )

@@ -81,6 +81,8 @@ def test_it_says_what_to_do_next(run, tmp_path):
         ("numpy", "a module 'numpy' is installed already"),
         ("zigzag", "registered by"),
         ("fast", "registered by briquette-bitpack"),
+        ("briquette-core", "briquette's own packs"),
+        ("briquette-lorenzo", "briquette's own packs"),
     ],
 )
 def test_names_that_cannot_be_are_refused(run, tmp_path, name, why):

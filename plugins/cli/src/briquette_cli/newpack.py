@@ -81,6 +81,8 @@ def check_name(name: str) -> None:
     if keyword.iskeyword(module) or module in sys.stdlib_module_names:
         raise UsageError(f"a pack {name!r} would be imported as {module!r}, which Python has itself; choose another name")
     packs = discovery.registry().packs()
+    if name == "briquette" or name.startswith("briquette-"):
+        raise UsageError(f"{name!r} is a name that briquette's own packs have, and could take the place of one; choose another")
     for pack in packs:
         if pack.distribution != name and {*pack.names.get("stages", ()), *pack.names.get("presets", ())} & {name}:
             raise UsageError(f"a stage or preset {name!r} is registered by {pack.distribution} already; choose another name")

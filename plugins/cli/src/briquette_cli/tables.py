@@ -124,11 +124,11 @@ def rate_words(nbytes: int, seconds: float) -> str:
 def decibels(psnr: float | None) -> str:
     if psnr is None:
         return "-"
-    return "exact" if psnr == math.inf else f"{psnr:.1f}"
+    return "exact" if psnr == math.inf else "undefined" if psnr == -math.inf else f"{psnr:.1f}"
 
 
 def psnr_words(psnr: float | None) -> str:
-    """Return a PSNR with its unit, or "exact"."""
+    """Return a PSNR with its unit, "exact", or "undefined" where all values are the same."""
     text = decibels(psnr)
     return f"{text} dB" if text[0].isdigit() else text
 
