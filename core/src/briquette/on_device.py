@@ -28,7 +28,7 @@ from .repeats import only_program
 from .request import asked
 
 
-@dataclass(eq=False)  # as a run's source is: not frozen, for speed
+@dataclass(eq=False)  # made in every call: frozen, it would take as long as a driver call
 class DeviceArchive:
     """A compressed array in a device's memory; nobody changes it.
 
@@ -95,10 +95,10 @@ class DeviceArchive:
         begin, end = first * self._run.plan.chunk, min(last * self._run.plan.chunk, count)
         direct = given is not None and (begin, end) == (part.begin, part.end)
         decoded: Any = given if direct else memory.empty(end - begin, dtype, self.source.flat if given is None else given)
-        back = partial(only_program, self._run, "inverse")
-        if (begin, end) == (0, count) and isinstance(self._values, Repeated) and self._values.back(back, decoded):
-            pass
-        elif first < last or not count:
+        done = False
+        if (begin, end) == (0, count) and isinstance(self._values, Repeated):
+            done = self._values.back(partial(only_program, self._run, "inverse"), decoded)
+        if not done and (first < last or not count):
             of = self._run.lengths.stretch(self.source.shape, begin, end)
             self._run.inverse(self._cut(of), self.record, of, 1, decoded)
         if direct:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from briquette import discovery
 from briquette_target_cuda import arrays, compiler, driver, prepared, ring, staging, target
 
 # helpers are modules of this folder; tests are imported by path, so the folder is put on the path here
@@ -21,6 +22,13 @@ CACHES: tuple[Any, ...] = (
     *(driver.primary_context, driver._handle, driver.attribute, driver.has_pools, driver.stream),
     *(ring.ring_of, staging.staging_of, arrays.spares_of, prepared._recording),
 )
+
+
+@pytest.fixture
+def own_registry() -> Iterator[None]:
+    """A target of this test's own, whose modules are loaded into this test's stand-in."""
+    with discovery.use(discovery.Registry.scan()):
+        yield
 
 
 @pytest.fixture

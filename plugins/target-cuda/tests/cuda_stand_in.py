@@ -385,3 +385,10 @@ class Kernels:
         end = first + int(mine.sum())
         assert end <= held
         return Chunked(mine, self.at(words, held, np.uint32)[first:end].copy())
+
+
+def started(driver: Driver, dtype: str = "float32", bound: bq.Bound = bq.Bound(1e-3)) -> bq.Pipeline:  # noqa: B008
+    """Return the preset `fast`, whose kernels the driver does from now on."""
+    pipe = bq.Pipeline.from_preset("fast")
+    driver.kernels = Kernels(driver, pipe, dtype, bound)
+    return pipe

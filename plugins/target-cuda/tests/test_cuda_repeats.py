@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_stand_in import Driver, Kernels
+from cuda_stand_in import Driver, Kernels, started
 
 import briquette as bq
-from briquette import discovery
 from briquette.errors import ArchiveError
 from briquette_target_cuda.arrays import DeviceArray
 from briquette_target_cuda.target import CudaMemory, Session
 
+pytestmark = pytest.mark.usefixtures("own_registry")
+
 BOUNDS = [bq.Bound(1e-3), bq.Bound(1e-3, "rel")]
 SINGLE = ["briquette_survey", "briquette_forward", "sync"]
-
-
-@pytest.fixture(autouse=True)
-def _own_registry() -> Iterator[None]:
-    with discovery.use(discovery.Registry.scan()):
-        yield
 
 
 def field(n: int, seed: int, aside: bool = False) -> np.ndarray[Any, Any]:
@@ -32,12 +27,6 @@ def field(n: int, seed: int, aside: bool = False) -> np.ndarray[Any, Any]:
     if aside:
         x[seed :: 97 + seed] = np.nan
     return x
-
-
-def started(driver: Driver, bound: bq.Bound = BOUNDS[0]) -> bq.Pipeline:
-    pipe = bq.Pipeline.from_preset("fast")
-    driver.kernels = Kernels(driver, pipe, "float32", bound)
-    return pipe
 
 
 def coded(pipe: bq.Pipeline, x: Any, bound: bq.Bound = BOUNDS[0]) -> bytes:
@@ -52,7 +41,7 @@ def put(x: np.ndarray[Any, Any], into: DeviceArray) -> None:
 @pytest.mark.parametrize("n", [30_000, 8192 * 5])
 def test_new_data_in_the_same_memory(stand_in: Callable[..., Driver], n: int, bound: bq.Bound) -> None:
     made = stand_in()
-    pipe = started(made, bound)
+    pipe = started(made, bound=bound)
     given = CudaMemory().upload(field(n, 0))
     for seed in range(9):
         x = field(n, seed, aside=seed in (0, 3, 4, 7))  # kept aside in the first run, alone, and replayed
@@ -140,6 +129,16 @@ def test_from_the_third_call_on_a_graph_and_nothing_else(stand_in: Callable[...,
     gc.collect()
     assert not made.graphs  # they end with the pipeline
     assert len(made.pinned) == slots
+
+
+def test_a_shape_that_comes_once_is_not_put_down(stand_in: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = started(stand_in())
+    monkeypatch.setattr(Session, "prepared", lambda *_: pytest.fail("this takes as long as two calls"))
+    for n in range(30_000, 30_020):
+        x = field(n, n)
+        archive = bq.compress_on_device(CudaMemory().upload(x), 1e-3, pipeline=pipe)
+        assert CudaMemory().download(archive.decompress()).tobytes() == bq.decompress(coded(pipe, x)).tobytes()
+        assert archive.to_bytes() == coded(pipe, x)
 
 
 def test_back_from_the_third_call_on_a_graph(stand_in: Callable[..., Driver]) -> None:

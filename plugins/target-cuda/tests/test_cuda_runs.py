@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_stand_in import Driver, Kernels
+from cuda_stand_in import Driver, started
 
 import briquette as bq
 from briquette import discovery
@@ -21,14 +21,9 @@ from briquette_target_cuda import driver as target_driver
 from briquette_target_cuda.arrays import DeviceArray, spares_of
 from briquette_target_cuda.target import CudaMemory, Session
 
+pytestmark = pytest.mark.usefixtures("own_registry")
+
 BOUNDS = [bq.Bound(1e-3), bq.Bound(1e-3, "rel")]
-
-
-@pytest.fixture(autouse=True)
-def _own_registry() -> Iterator[None]:
-    """A target of this test's own, whose modules are loaded into this test's stand-in."""
-    with discovery.use(discovery.Registry.scan()):
-        yield
 
 
 class Array:
@@ -52,12 +47,6 @@ def field(n: int, dtype: str = "float32", aside: bool = True) -> np.ndarray[Any,
         x[::97] = np.nan
         x[5] = np.inf
     return x
-
-
-def started(driver: Driver, dtype: str = "float32", bound: bq.Bound = BOUNDS[0]) -> bq.Pipeline:
-    pipe = bq.Pipeline.from_preset("fast")
-    driver.kernels = Kernels(driver, pipe, dtype, bound)
-    return pipe
 
 
 @pytest.mark.parametrize("pools", [True, False])

@@ -51,7 +51,7 @@ def raw_size(header: Header) -> int:
 
 @lru_cache(maxsize=64)  # arrays of one kind come one after the other
 def _raw_size(core_version: str, dtype: str, byteorder: str, shape: tuple[int, ...], bound: Bound | None) -> int:
-    header = Header(core_version, dtype, byteorder, shape, RAW_CHUNK, bound, raw=True)
+    header = Header(core_version, dtype, byteorder, shape, RAW_CHUNK, bound).as_raw()
     end = PROLOGUE_BYTES + len(header.encode(bytes(DESCRIPTOR_BYTES)))
     if not header.count:
         return end

@@ -6,7 +6,8 @@ A call on a small array is nearly all host time, and most of that goes into find
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from briquette.graph import NodePort
@@ -33,12 +34,32 @@ class _At(NamedTuple):
 
 
 @dataclass(eq=False)
+class _Way:
+    """The launches of one direction in one place: the addresses of the first run, and from the second on what was put down."""
+
+    first: tuple[int, int] | None = None
+    launches: Launches | None = None
+
+    def head(self, session: Any, start: Callable[[Any, Sequence[int]], None], addresses: tuple[int, int]) -> bytes:
+        """Launch, wait, and return the head of the control block: a shape that comes once need not be put down."""
+        if self.launches is None and self.first is not None:
+            self.launches = session.prepared(start, self.first, 8 * HEAD)
+        if self.launches is not None:
+            return self.launches(*addresses)
+        self.first = addresses
+        start(session, addresses)
+        found: bytes = session.peek(addresses[1], 8 * HEAD)
+        return found
+
+
+@dataclass(eq=False)
 class _Place:
-    """A device and a stream, and what has been put down for it."""
+    """A device and a stream, and the launches there; `program` decompresses."""
 
     session: Any
-    forward: Launches | None = None
-    inverse: tuple[CudaProgram, Launches] | None = None
+    forward: _Way = field(default_factory=_Way)
+    inverse: _Way = field(default_factory=_Way)
+    program: Any = None
 
 
 class Again:
@@ -74,9 +95,7 @@ class Again:
         session = place.session
         with session.current():
             control = session.memory(self._nbytes)
-            if place.forward is None:
-                place.forward = session.prepared(self._start, (source.pointer, control.pointer), 8 * HEAD)
-            heads = [place.forward(source.pointer, control.pointer)]
+            heads = [place.forward.head(session, self._start, (source.pointer, control.pointer))]
             record = RunRecord()
             record.defer(self._program.filler(self._given, heads))
             if heads[0][8 * KEPT : 8 * KEPT + 8] != _ZERO:
@@ -100,15 +119,13 @@ class Again:
         place = self._place(out)
         session = place.session
         with session.current():
-            if place.inverse is None:
-                program: Any = inverse()
-                if program is None:
+            if place.program is None:
+                place.program = inverse()
+                if place.program is None:
                     return False
-                start = lambda where, addresses: self._start_back(program, where, addresses)  # noqa: E731
-                place.inverse = program, session.prepared(start, (out.pointer, control.pointer), 8 * HEAD)
-            program, launches = place.inverse
-            head = launches(out.pointer, control.pointer)
-        program.check(head[8 * FLAG : 8 * FLAG + 4] != _ZERO[:4])
+            start = partial(self._start_back, place.program)
+            head = place.inverse.head(session, start, (out.pointer, control.pointer))
+        place.program.check(head[8 * FLAG : 8 * FLAG + 4] != _ZERO[:4])
         return True
 
     def _start_back(self, program: CudaProgram, session: Any, addresses: Sequence[int]) -> None:

@@ -117,35 +117,27 @@ class Codebook:
         ends = np.cumsum(sizes)
         words = np.zeros(-(-int(ends[-1]) // 32), np.uint32)
         put_bits(words, (ends - sizes)[sizes > 0], sizes[sizes > 0], values[sizes > 0].astype(np.uint64))
-        packed = words.byteswap().tobytes()[: -(-int(ends[-1]) // 8)]
-        _RECENT.keep(packed, self)
+        packed = words.astype(">u4").tobytes()[: -(-int(ends[-1]) // 8)]
+        _keep(packed, self)
         return packed
 
 
-class _Recent:
-    """The codebooks that were made or unpacked last, by their compact form: what was just made is not taken apart again."""
-
-    def __init__(self) -> None:
-        self._held: dict[tuple[bytes, int], Codebook] = {}
-
-    def get(self, packed: bytes, contexts: int) -> Codebook | None:
-        return self._held.get((packed, contexts))
-
-    def keep(self, packed: bytes, book: Codebook) -> None:
-        self._held.setdefault((packed, book.contexts), book)  # the one that is there may have its tables made
-        for oldest in list(self._held)[:-_KEPT]:
-            self._held.pop(oldest, None)
+#: the codebooks that were made or unpacked last, by their compact form: what was just made is not taken apart again
+_recent: dict[tuple[bytes, int], Codebook] = {}
 
 
-_RECENT: Final = _Recent()
+def _keep(packed: bytes, book: Codebook) -> None:
+    _recent.setdefault((packed, book.contexts), book)  # the one that is there may have its tables made
+    for oldest in list(_recent)[:-_KEPT]:
+        _recent.pop(oldest, None)
 
 
 def unpack(packed: bytes, contexts: int) -> Codebook:
     """Return the codebook whose compact form is `packed`; raise `ArchiveError` where there is none."""
-    book = _RECENT.get(packed, contexts)
+    book = _recent.get((packed, contexts))
     if book is None:
         book = _unpacked(packed, contexts)
-        _RECENT.keep(packed, book)
+        _keep(packed, book)
     return book
 
 

@@ -66,7 +66,7 @@ class Prepared:
         self._calls = [(c, array("Q", v), m) for c, v, m in zip(fixed.calls, fixed.values, moves, strict=True)]
         if [self._at(v, m, addresses).tolist() for _, v, m in self._calls] != self._recorded(addresses).values:
             raise ValueError("what is launched depends on its addresses in another way than by adding them")
-        self._times: dict[tuple[int, ...], int] = {}
+        self._times: dict[tuple[int, ...], int] = {tuple(addresses): 1}
         self._graphs: dict[tuple[int, ...], _Graph] = {}
 
     def _recorded(self, addresses: Sequence[int]) -> _Recorder:

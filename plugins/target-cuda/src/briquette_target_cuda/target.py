@@ -106,7 +106,7 @@ class Session:
         work : callable
             Puts launches into the session and at the addresses that it is given; called more than once.
         addresses : sequence of int
-            Of a run like those to come. The last one is memory that one call at a time uses.
+            Of the run before, which made these launches itself. The last one is memory that one call at a time uses.
         nbytes : int
             At most 4096.
         """
